@@ -1,0 +1,1 @@
+"""What a person runs: commands, loop, tools, ledger, screens."""

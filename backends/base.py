@@ -1,0 +1,219 @@
+"""The contract between the loop and whatever runs the model: one request in, typed events out.
+
+Counters follow rule R4 of the design: they never overlap, and what a provider does not report is None, never 0.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from context.block import Part, ToolCall
+from context.breakpoints import CacheLimits, Marker
+from context.prompt import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call, as the provider bills them.
+
+    `fresh`: input neither read from nor written to a cache. `cache_read`: input served from the cache. `cache_write`: input written
+    to it, of which `cache_write_long` at the long TTL (Anthropic 1h, OpenAI 12h). `output`: generated, of which `reasoning` was
+    thinking. None: not reported.
+    """
+
+    fresh: int | None = None
+    cache_read: int | None = None
+    cache_write: int | None = None
+    cache_write_long: int | None = None
+    output: int | None = None
+    reasoning: int | None = None
+
+    @property
+    def input_total(self) -> int | None:
+        """All input tokens of the request, cached or not; None when a summand is unknown."""
+        if self.fresh is None or self.cache_read is None or self.cache_write is None:
+            return None
+        return self.fresh + self.cache_read + self.cache_write
+
+
+class StopReason(StrEnum):
+    END = "end"  # the model finished its reply
+    TOOLS = "tools"  # it waits for tool results
+    MAX_OUTPUT = "max_output"  # cut at the output limit
+    CONTEXT_FULL = "context_full"  # cut because the context window is full
+    REFUSED = "refused"  # the provider or the model declined
+    PAUSED = "paused"  # the provider paused a long turn: send the reply back to go on
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallStarted:
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallDelta:
+    """A fragment of the arguments' JSON text."""
+
+    id: str
+    fragment: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCallFinished:
+    call: ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """Progress of reading the prompt, in tokens: `done` of `total`, of which `reused` came from the KV cache. Local models only."""
+
+    done: int
+    total: int
+    reused: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsageReported:
+    """What is known of the bill so far. The last one of a stream is the whole bill; an earlier one stands if the stream breaks."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyFinished:
+    """The end of a stream: the reply's parts as they must be sent back, and why it ended.
+
+    `response_id` is the provider's name for the response. `detail` is the provider's own words on an unusual stop, if any.
+    """
+
+    parts: tuple[Part, ...]
+    stop: StopReason
+    response_id: str | None = None
+    detail: str | None = None
+
+
+Event = (
+    TextDelta
+    | ThinkingDelta
+    | ToolCallStarted
+    | ToolCallDelta
+    | ToolCallFinished
+    | Prefill
+    | UsageReported
+    | ReplyFinished
+)
+
+
+class ErrorKind(StrEnum):
+    AUTH = "auth"  # no key, or one that is refused
+    BILLING = "billing"  # credit or spend limit used up
+    NOT_FOUND = "not_found"  # no such model or endpoint
+    OVERFLOW = "overflow"  # the prompt does not fit the context window
+    INVALID = "invalid"  # the provider refuses the request as it is
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    SERVER = "server"  # any other fault on the provider's side
+    NETWORK = "network"  # unreachable, or the stream broke
+    TIMEOUT = "timeout"
+    PROTOCOL = "protocol"  # the answer is not what the API promises (HTML, broken JSON)
+    LOCAL = "local"  # the model inside the process: file, memory, native code
+
+
+RETRIABLE = frozenset(
+    {ErrorKind.RATE_LIMIT, ErrorKind.OVERLOADED, ErrorKind.SERVER, ErrorKind.NETWORK, ErrorKind.TIMEOUT}
+)
+
+
+class BackendError(Exception):
+    """A failed call. `str(error)` is one line for a person: what happened and what to do. `retry_after` in seconds, if given."""
+
+    def __init__(
+        self, kind: ErrorKind, message: str, *, retry_after: float | None = None, retriable: bool | None = None
+    ):
+        super().__init__(message)
+        self.kind = kind
+        self.retry_after = retry_after
+        self.retriable = kind in RETRIABLE if retriable is None else retriable
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What the loop must know of a model. `context` and `max_output` in tokens; `token_scale`: its tokens per o200k_base token.
+
+    `profile` names the SYSTEM layer that suits it. `parallel_tools`: whether it can ask for several tools in one reply.
+    """
+
+    context: int
+    max_output: int
+    cache: CacheLimits
+    token_scale: float
+    profile: str = "cloud"
+    parallel_tools: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One call. `max_output` in tokens; `previous_response` is the id of the last response in this epoch (for miss diagnostics)."""
+
+    prompt: Prompt
+    markers: tuple[Marker, ...] = ()
+    max_output: int | None = None
+    previous_response: str | None = None
+    temperature: float = field(default=0.0)
+
+
+class WireStore(Protocol):
+    """Keeps each block's wire form, so that a block is rendered once in its life and replayed byte for byte (rule R2)."""
+
+    def get(self, block_digest: str, dialect: str) -> bytes | None: ...
+
+    def put(self, block_digest: str, dialect: str, wire: bytes) -> None: ...
+
+
+class MemoryWireStore:
+    """A WireStore that lasts as long as the process."""
+
+    def __init__(self) -> None:
+        self._wires: dict[tuple[str, str], bytes] = {}
+
+    def get(self, block_digest: str, dialect: str) -> bytes | None:
+        return self._wires.get((block_digest, dialect))
+
+    def put(self, block_digest: str, dialect: str, wire: bytes) -> None:
+        self._wires[block_digest, dialect] = wire
+
+
+class Backend(Protocol):
+    """One model, ready to be called. `name` is the full model name (`anthropic/…`, `local/…`); `dialect` names its wire form."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dialect(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def stream(self, request: Request) -> AsyncIterator[Event]:
+        """Run one call. Ends with UsageReported and ReplyFinished, or raises BackendError. Closing the iterator cancels the call."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release connections, threads and memory. Idempotent."""
+        ...
+
+
+Env = Mapping[str, str]

@@ -1,0 +1,65 @@
+"""Token estimates: o200k_base counts, scaled per model by what the provider's own counts turn out to be.
+
+Counts are of tiktoken's o200k_base vocabulary, taken from a package that carries the rank file (nothing is downloaded). No provider's
+tokenizer but OpenAI's is public, so a model's `scale` turns a count into an estimate of its tokens (reference: provider rules 5.1,
+2026-12-01), and every response's usage corrects the scale.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+import toktok
+
+from context.block import Opaque, Part, Text, ToolCall, ToolResult, ToolSpec
+from context.canonical import clean_text
+
+_ENCODING: Final = "o200k_base"
+_FRAME_TOKENS: Final = 4  # role, separators and ids that every wire format spends on a message or a tool block
+
+
+def count_tokens(text: str) -> int:
+    """Number of o200k_base tokens in `text`; special-token text counts as ordinary text."""
+    return int(toktok.batch_count([clean_text(text)], _ENCODING)[0])
+
+
+def count_parts(parts: tuple[Part, ...]) -> int:
+    """Estimate for one message made of `parts`. Opaque bytes are unknown to the client and count by their length (4 bytes a token)."""
+    total = _FRAME_TOKENS
+    for part in parts:
+        match part:
+            case Text(text):
+                total += count_tokens(text)
+            case ToolSpec(name, description, parameters):
+                total += count_tokens(f"{name}\n{description}\n{parameters}") + _FRAME_TOKENS
+            case ToolCall(_, name, arguments):
+                total += count_tokens(f"{name}\n{arguments}") + _FRAME_TOKENS
+            case ToolResult(_, text, _):
+                total += count_tokens(text) + _FRAME_TOKENS
+            case Opaque(_, data):
+                total += len(data) // 4
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Provider tokens per o200k_base token of one model; `samples` counts the responses that it was calibrated from."""
+
+    factor: float
+    samples: int = 0
+
+    def estimate(self, tokens: int) -> int:
+        return round(tokens * self.factor)
+
+    def calibrated(self, estimated: int, billed: int) -> "Scale":
+        """The scale after a response that billed `billed` input tokens for `estimated` o200k_base tokens.
+
+        An exponential moving average; the first samples weigh more, because the built-in factor is only a family average. A sample
+        that is off by more than three times either way says something about the request (images, server tools), not the tokenizer.
+        """
+        if estimated <= 0 or billed <= 0:
+            return self
+        observed = billed / estimated
+        if not self.factor / 3 < observed < self.factor * 3:
+            return self
+        weight = max(0.2, 1 / (self.samples + 2))
+        return Scale(self.factor + weight * (observed - self.factor), self.samples + 1)
