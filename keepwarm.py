@@ -1,8 +1,9 @@
 """Entry point of the commands `agent` and `keepwarm`.
 
-Kept apart from the program for two reasons. It answers `--version` without importing anything, and it decides where `import agent`
-looks: always in the folder beside this file (the wheel's `keepwarm/`, or a checkout), never in the repository that the agent works in,
-even when that repository has packages called `agent` or `context` and is named in PYTHONPATH.
+Kept apart from the program for two reasons. It answers `--version` without importing anything, and it decides where
+`import agent` looks: always in the folder beside this file (the wheel's `keepwarm/`, or a checkout), never in the
+repository that the agent works in, even when that repository has packages called `agent` or `context` and is named in
+PYTHONPATH.
 """
 
 import os
@@ -15,7 +16,8 @@ def _import_only_our_own_code() -> None:
     home = os.path.dirname(os.path.abspath(__file__))
     untrusted = {"", os.getcwd()}
     untrusted.update(os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep))
-    # A PYTHONPATH entry may be where Keepwarm and its dependencies were installed (`pip install --target`): that one stays.
+    # A PYTHONPATH entry may be where Keepwarm and its dependencies were installed (`pip install --target`): that one
+    # stays.
     untrusted.discard(os.path.dirname(home))
     sys.path[:] = [home, *(entry for entry in sys.path if entry not in untrusted and entry != home)]
 
@@ -28,7 +30,7 @@ def main() -> None:
     try:
         _import_only_our_own_code()
     except FileNotFoundError:
-        sys.stderr.write("The working directory no longer exists. Nothing was done. Change to an existing directory.\n")
+        sys.stderr.write("The working directory no longer exists. Nothing was done. Change to one that does.\n")
         raise SystemExit(2) from None
     from agent.cli import run
 

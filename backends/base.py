@@ -17,9 +17,9 @@ from context.prompt import Prompt
 class Usage:
     """Tokens of one call, as the provider bills them.
 
-    `fresh`: input neither read from nor written to a cache. `cache_read`: input served from the cache. `cache_write`: input written
-    to it, of which `cache_write_long` at the long TTL (Anthropic 1h, OpenAI 12h). `output`: generated, of which `reasoning` was
-    thinking. None: not reported.
+    `fresh`: input neither read from nor written to a cache. `cache_read`: input served from the cache. `cache_write`:
+    input written to it, of which `cache_write_long` at the long TTL (Anthropic 1h, OpenAI 12h). `output`: generated,
+    of which `reasoning` was thinking. None: not reported.
     """
 
     fresh: int | None = None
@@ -77,7 +77,10 @@ class ToolCallFinished:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """Progress of reading the prompt, in tokens: `done` of `total`, of which `reused` came from the KV cache. Local models only."""
+    """Progress of reading the prompt. Local models only.
+
+    In tokens: `done` of `total`, of which `reused` came from the KV cache.
+    """
 
     done: int
     total: int
@@ -86,7 +89,10 @@ class Prefill:
 
 @dataclass(frozen=True, slots=True)
 class UsageReported:
-    """What is known of the bill so far. The last one of a stream is the whole bill; an earlier one stands if the stream breaks."""
+    """What is known of the bill so far.
+
+    The last one of a stream is the whole bill; an earlier one stands if the stream breaks.
+    """
 
     usage: Usage
 
@@ -95,7 +101,8 @@ class UsageReported:
 class ReplyFinished:
     """The end of a stream: the reply's parts as they must be sent back, and why it ended.
 
-    `response_id` is the provider's name for the response. `detail` is the provider's own words on an unusual stop, if any.
+    `response_id` is the provider's name for the response. `detail` is the provider's own words on an unusual stop, if
+    any.
     """
 
     parts: tuple[Part, ...]
@@ -137,7 +144,10 @@ RETRIABLE = frozenset(
 
 
 class BackendError(Exception):
-    """A failed call. `str(error)` is one line for a person: what happened and what to do. `retry_after` in seconds, if given."""
+    """A failed call.
+
+    `str(error)` is one line for a person: what happened and what to do. `retry_after` in seconds, if given.
+    """
 
     def __init__(
         self, kind: ErrorKind, message: str, *, retry_after: float | None = None, retriable: bool | None = None
@@ -150,9 +160,11 @@ class BackendError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What the loop must know of a model. `context` and `max_output` in tokens; `token_scale`: its tokens per o200k_base token.
+    """What the loop must know of a model. `context` and `max_output` in tokens; `token_scale`: its tokens per
+    o200k_base token.
 
-    `profile` names the SYSTEM layer that suits it. `parallel_tools`: whether it can ask for several tools in one reply.
+    `profile` names the SYSTEM layer that suits it. `parallel_tools`: whether it can ask for several tools in one
+    reply.
     """
 
     context: int
@@ -165,7 +177,10 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One call. `max_output` in tokens; `previous_response` is the id of the last response in this epoch (for miss diagnostics)."""
+    """One call.
+
+    `max_output` in tokens; `previous_response` is the id of the last response in this epoch (for miss diagnostics).
+    """
 
     prompt: Prompt
     markers: tuple[Marker, ...] = ()
@@ -175,7 +190,9 @@ class Request:
 
 
 class WireStore(Protocol):
-    """Keeps each block's wire form, so that a block is rendered once in its life and replayed byte for byte (rule R2)."""
+    """Keeps each block's wire form, so that a block is rendered once in its life and replayed byte for byte (rule
+    R2).
+    """
 
     def get(self, block_digest: str, dialect: str) -> bytes | None: ...
 
@@ -196,7 +213,10 @@ class MemoryWireStore:
 
 
 class Backend(Protocol):
-    """One model, ready to be called. `name` is the full model name (`anthropic/…`, `local/…`); `dialect` names its wire form."""
+    """One model, ready to be called.
+
+    `name` is the full model name (`anthropic/…`, `local/…`); `dialect` names its wire form.
+    """
 
     @property
     def name(self) -> str: ...
@@ -208,7 +228,10 @@ class Backend(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     def stream(self, request: Request) -> AsyncIterator[Event]:
-        """Run one call. Ends with UsageReported and ReplyFinished, or raises BackendError. Closing the iterator cancels the call."""
+        """Run one call.
+
+        Ends with UsageReported and ReplyFinished, or raises BackendError. Closing the iterator cancels the call.
+        """
         ...
 
     async def aclose(self) -> None:

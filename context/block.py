@@ -12,7 +12,10 @@ from context.canonical import canonical_json, clean_text, digest
 
 
 class Layer(StrEnum):
-    """Lifetimes, most stable first. A COMMAND block counts as HISTORY from the second request that carries it (`Prompt.layer_at`)."""
+    """Lifetimes, most stable first.
+
+    A COMMAND block counts as HISTORY from the second request that carries it (`Prompt.layer_at`).
+    """
 
     SYSTEM = "system"
     PROJECT = "project"
@@ -33,7 +36,10 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool as the model sees it. `parameters` is a JSON Schema of type object, as JSON text in the order in which it is sent."""
+    """A tool as the model sees it.
+
+    `parameters` is a JSON Schema of type object, as JSON text in the order in which it is sent.
+    """
 
     name: str
     description: str
@@ -47,7 +53,10 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """`arguments` is the JSON text exactly as the model wrote it: key order and spacing are part of the cached prefix."""
+    """`arguments` is the JSON text exactly as the model wrote it:
+
+    key order and spacing are part of the cached prefix.
+    """
 
     id: str
     name: str
@@ -63,7 +72,10 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """Bytes that only one wire dialect understands (signed thinking, sampled token ids). Sent back unmodified; others do not see it."""
+    """Bytes that only one wire dialect understands (signed thinking, sampled token ids).
+
+    Sent back unmodified; others do not see it.
+    """
 
     dialect: str
     data: bytes
@@ -76,8 +88,8 @@ Part = Text | ToolSpec | ToolCall | ToolResult | Opaque
 class Block:
     """One message of a prompt.
 
-    `tokens` is an estimate in o200k_base tokens, counted once when the block is made (see `context.tokens`); it is not part of the
-    block's identity. Two blocks are equal when their digests are.
+    `tokens` is an estimate in o200k_base tokens, counted once when the block is made (see `context.tokens`); it is
+    not part of the block's identity. Two blocks are equal when their digests are.
     """
 
     layer: Layer

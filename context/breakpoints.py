@@ -1,8 +1,10 @@
-"""Where cache markers go. A pure function from the prompt, the model's limits and the last request to at most four markers.
+"""Where cache markers go. A pure function from the prompt, the model's limits and the last request to at most four
+markers.
 
-Layout (design section 5): end of SYSTEM, end of PROJECT, exactly where the last request ended, and the end of this request. The third
-one makes a provider's lookback irrelevant: however many blocks a turn adds, the entry written by the last request is found at its own
-position. Sources: Anthropic prompt-caching documentation as of 2026-08-22 (4 breakpoints, 1h before 5m, writes only at breakpoints).
+Layout (design section 5): end of SYSTEM, end of PROJECT, exactly where the last request ended, and the end of this
+request. The third one makes a provider's lookback irrelevant: however many blocks a turn adds, the entry written by
+the last request is found at its own position. Sources: Anthropic prompt-caching documentation as of 2026-08-22 (4
+breakpoints, 1h before 5m, writes only at breakpoints).
 """
 
 from collections.abc import Mapping
@@ -17,7 +19,10 @@ Ttl = Literal["short", "long"]
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """`min_tokens`: prefixes below it are silently not cached. `max_markers`: more are an error. Both in the provider's own units."""
+    """`min_tokens`:
+
+    prefixes below it are silently not cached. `max_markers`: more are an error. Both in the provider's own units.
+    """
 
     max_markers: int = 4
     min_tokens: int = 1024
@@ -31,7 +36,7 @@ class Marker:
     ttl: Ttl
 
 
-ALL_SHORT: Final[Mapping[Layer, Ttl]] = {layer: "short" for layer in Layer}
+ALL_SHORT: Final[Mapping[Layer, Ttl]] = dict.fromkeys(Layer, "short")
 
 
 def plan_markers(
@@ -43,9 +48,10 @@ def plan_markers(
 ) -> tuple[Marker, ...]:
     """Markers for sending `prompt`, in order of position.
 
-    `last_request`: blocks in the last request of this epoch, None before the first. `scale`: provider tokens per estimated token.
-    A prefix that even a generous estimate leaves below the minimum gets no marker: it would not be cached and costs a slot.
-    When the slots do not suffice the most stable prefix goes first: the tail and the last request's end carry all it carries.
+    `last_request`: blocks in the last request of this epoch, None before the first. `scale`: provider tokens per
+    estimated token. A prefix that even a generous estimate leaves below the minimum gets no marker: it would not be
+    cached and costs a slot. When the slots do not suffice the most stable prefix goes first: the tail and the last
+    request's end carry all it carries.
     """
     ends: dict[int, tuple[Prompt, Layer]] = {}
     for layer in (Layer.SYSTEM, Layer.PROJECT):

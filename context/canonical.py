@@ -7,12 +7,17 @@ JSON = None | bool | int | float | str | list["JSON"] | dict[str, "JSON"]
 
 
 def canonical_json(value: object) -> str:
-    """JSON text with sorted keys and no spaces. Raises ValueError for NaN and infinities, TypeError for non-JSON values."""
+    """JSON text with sorted keys and no spaces.
+
+    Raises ValueError for NaN and infinities, TypeError for non-JSON values.
+    """
     return json.dumps(value, ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
 
 
 def digest(*pieces: bytes) -> str:
-    """SHA-256 in hex over the pieces; each piece is framed by its length, so that no two lists of pieces collide by joining."""
+    """SHA-256 in hex over the pieces; each piece is framed by its length, so that no two lists of pieces collide by
+    joining.
+    """
     hasher = hashlib.sha256()
     for piece in pieces:
         hasher.update(len(piece).to_bytes(8, "big"))
@@ -21,7 +26,9 @@ def digest(*pieces: bytes) -> str:
 
 
 def clean_text(text: str) -> str:
-    """`text` without lone surrogates, which file names in legacy encodings bring along and which no wire format can carry."""
+    """`text` without lone surrogates, which file names in legacy encodings bring along and which no wire format can
+    carry.
+    """
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """Prompt: a persistent, append-only sequence of blocks with a running digest.
 
-A prompt is a node that points to the prompt it extends. Appending never changes what was there, forks share their common part, and
-comparing two prompts costs O(blocks in which they differ in length), never O(history).
+A prompt is a node that points to the prompt it extends. Appending never changes what was there, forks share their
+common part, and comparing two prompts costs O(blocks in which they differ in length), never O(history).
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,10 @@ class LayerOrderError(ValueError):
 
 
 class Prompt:
-    """`length` in blocks, `tokens` the sum of the blocks' estimates, `digest` over all blocks in order. Start from `Prompt.empty()`."""
+    """`length` in blocks, `tokens` the sum of the blocks' estimates, `digest` over all blocks in order.
+
+    Start from `Prompt.empty()`.
+    """
 
     __slots__ = ("_heads", "block", "digest", "length", "parent", "tokens")
 
@@ -31,7 +34,8 @@ class Prompt:
             self.length = parent.length + 1
             self.tokens = parent.tokens + block.tokens
             self.digest = digest(parent.digest.encode(), block.digest.encode())
-        # The prefixes that end with SYSTEM and with PROJECT, carried along so that finding them is O(1) in a prompt of any length.
+        # The prefixes that end with SYSTEM and with PROJECT, carried along so that finding them is O(1) in a prompt
+        # of any length.
         system, project = parent._heads if parent is not None else (self, self)
         if block is not None and block.layer is Layer.SYSTEM:
             system = project = self
@@ -44,7 +48,10 @@ class Prompt:
         return cls(None, None)
 
     def append(self, block: Block) -> "Prompt":
-        """This prompt with one block more. Raises LayerOrderError when `block` is of a more stable layer than the last one."""
+        """This prompt with one block more.
+
+        Raises LayerOrderError when `block` is of a more stable layer than the last one.
+        """
         if self.block is not None and _ORDER[block.layer] < _ORDER[self.block.layer]:
             raise LayerOrderError(f"a {block.layer} block cannot follow a {self.block.layer} block")
         return Prompt(self, block)
@@ -87,7 +94,10 @@ class Prompt:
         return self.length >= other.length and self.at(other.length).digest == other.digest
 
     def layer_at(self, index: int, sent: int) -> Layer:
-        """The layer of block `index` when the last request carried `sent` blocks: what was sent before is HISTORY, what is new COMMAND."""
+        """The layer of block `index` when the last request carried `sent` blocks:
+
+        what was sent before is HISTORY, what is new COMMAND.
+        """
         layer = self.at(index + 1).since(index)[0].layer
         if layer in (Layer.SYSTEM, Layer.PROJECT):
             return layer

@@ -1,8 +1,8 @@
 """Token estimates: o200k_base counts, scaled per model by what the provider's own counts turn out to be.
 
-Counts are of tiktoken's o200k_base vocabulary, taken from a package that carries the rank file (nothing is downloaded). No provider's
-tokenizer but OpenAI's is public, so a model's `scale` turns a count into an estimate of its tokens (reference: provider rules 5.1,
-2026-12-01), and every response's usage corrects the scale.
+Counts are of tiktoken's o200k_base vocabulary, taken from a package that carries the rank file (nothing is
+downloaded). No provider's tokenizer but OpenAI's is public, so a model's `scale` turns a count into an estimate of
+its tokens (reference: provider rules 5.1, 2026-12-01), and every response's usage corrects the scale.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,10 @@ def count_tokens(text: str) -> int:
 
 
 def count_parts(parts: tuple[Part, ...]) -> int:
-    """Estimate for one message made of `parts`. Opaque bytes are unknown to the client and count by their length (4 bytes a token)."""
+    """Estimate for one message made of `parts`.
+
+    Opaque bytes are unknown to the client and count by their length (4 bytes a token).
+    """
     total = _FRAME_TOKENS
     for part in parts:
         match part:
@@ -53,8 +56,9 @@ class Scale:
     def calibrated(self, estimated: int, billed: int) -> "Scale":
         """The scale after a response that billed `billed` input tokens for `estimated` o200k_base tokens.
 
-        An exponential moving average; the first samples weigh more, because the built-in factor is only a family average. A sample
-        that is off by more than three times either way says something about the request (images, server tools), not the tokenizer.
+        An exponential moving average; the first samples weigh more, because the built-in factor is only a family
+        average. A sample that is off by more than three times either way says something about the request (images,
+        server tools), not the tokenizer.
         """
         if estimated <= 0 or billed <= 0:
             return self

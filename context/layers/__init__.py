@@ -1,0 +1,1 @@
+"""The four layers, one module each: how their blocks are made."""
