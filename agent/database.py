@@ -1,0 +1,104 @@
+"""One SQLite file in WAL mode: transactions, and each failure as one clear line."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from agent.errors import UserError
+
+
+class LedgerError(UserError):
+    """The ledger cannot be opened, read or written."""
+
+
+class Database:
+    """`schema` is run once on a new file; `version` is its format. Raises LedgerError from every method."""
+
+    def __init__(self, path: Path, schema: str, version: int, busy_timeout_s: float) -> None:
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._connection = sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)
+        except (OSError, sqlite3.Error) as error:
+            raise LedgerError(
+                f"The ledger {path} cannot be opened: {error}. Nothing was done. "
+                "Make the folder writable, or set KEEPWARM_HOME to one that is."
+            ) from error
+        self._connection.row_factory = sqlite3.Row
+        try:
+            with self._errors():
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                # A commit survives a kill of the process; only a crash of the machine can lose the last ones.
+                self._connection.execute("PRAGMA synchronous = NORMAL")
+                self._connection.execute("PRAGMA foreign_keys = ON")
+                self._create(schema, version)
+        except LedgerError:
+            self._connection.close()
+            raise
+
+    def _create(self, schema: str, version: int) -> None:
+        found = self._format()
+        if found > version:
+            raise LedgerError(
+                f"The ledger {self._path} was written by a newer release (format {found}, this one reads {version}). "
+                "It was left as it is. Upgrade keepwarm, or set KEEPWARM_HOME to another folder."
+            )
+        if found == version:
+            return
+        with self.transaction() as connection:
+            if self._format() == 0:  # else another process made the tables while this one waited for the lock
+                for statement in schema.split(";\n"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {version}")
+
+    def _format(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
+        with self._errors():
+            return self._connection.execute(sql, values).fetchall()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All of the block's statements or none of them."""
+        with self._errors():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                if self._connection.in_transaction:  # SQLite has rolled back by itself when the disk is full
+                    self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise LedgerError(self._explain(error)) from error
+
+    def _explain(self, error: sqlite3.DatabaseError) -> str:
+        code = getattr(error, "sqlite_errorcode", None)
+        match None if code is None else code & 0xFF:  # the primary code; the high bits tell the variant
+            case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+                return (
+                    f"The ledger {self._path} is damaged ({error}). It was left as it is, and your files were not "
+                    f"touched. Move it away to start a new one: mv '{self._path}' '{self._path}.damaged'"
+                )
+            case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+                return (
+                    f"The ledger {self._path} is locked by another program. What was recorded before is kept. "
+                    "Close the other program, or set KEEPWARM_HOME to another folder, and try again."
+                )
+            case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
+                return (
+                    f"The ledger {self._path} cannot be written ({error}): the disk may be full. What was recorded "
+                    "before is kept. Free some space and go on with `agent run --continue`."
+                )
+            case _:
+                return f"The ledger {self._path} cannot be used ({error}). What was recorded before is kept."

@@ -1,0 +1,185 @@
+"""What happens in a turn, as typed events: the one stream that the screen, the one-shot text and `--json` all listen
+to.
+
+The JSON form (`to_json`) is documented in docs/events.md and stable: fields are added, never renamed or removed.
+"""
+
+import dataclasses
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+from backends.base import Usage
+
+
+class TurnEnd(StrEnum):
+    """Why a turn ended. Exit codes of `agent run`: done 0, failed and stuck 1, limit 3, interrupted 130."""
+
+    DONE = "done"
+    FAILED = "failed"
+    STUCK = "stuck"
+    LIMIT = "limit"
+    INTERRUPTED = "interrupted"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SessionOpened:
+    """`resumed`: an earlier session goes on. `mode` is the permission mode."""
+
+    session: str
+    model: str
+    mode: str
+    directory: str
+    resumed: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CallStarted:
+    """A request to the model.
+
+    `estimate` in the model's input tokens, from the client's own count; None when it has none.
+    """
+
+    call: int
+    estimate: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PrefillProgress:
+    """A local model reads the prompt. In tokens; `reused` needed no reading."""
+
+    call: int
+    done: int
+    total: int
+    reused: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TextDelta:
+    call: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    call: int
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReplyRestarted:
+    """The stream broke and the call is made again: text streamed for `call` so far is void."""
+
+    call: int
+    reason: str
+    wait_s: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CallFinished:
+    """The bill of a call.
+
+    `cost_usd` None: the price is not known. Times in seconds; `tps` is output tokens per second of decode.
+    """
+
+    call: int
+    usage: Usage
+    cost_usd: Decimal | None
+    ttft_s: float | None
+    duration_s: float
+    tps: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToolStarted:
+    tool_call: str
+    name: str
+    arguments: str
+    summary: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToolOutputChunk:
+    """Live output of a running tool, for a person to watch.
+
+    The result that the model gets comes in `ToolFinished`.
+    """
+
+    tool_call: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ToolFinished:
+    tool_call: str
+    name: str
+    text: str
+    summary: str
+    is_error: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Notice:
+    """One line for the person: something that they should know and that stops nothing."""
+
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TurnFinished:
+    """`text` is the last reply of the model; `message` says what happened and what to do when `end` is not done."""
+
+    end: TurnEnd
+    text: str
+    message: str | None
+    calls: int
+    cost_usd: Decimal | None
+    session: str
+
+
+Event = (
+    SessionOpened
+    | CallStarted
+    | PrefillProgress
+    | TextDelta
+    | ThinkingDelta
+    | ReplyRestarted
+    | CallFinished
+    | ToolStarted
+    | ToolOutputChunk
+    | ToolFinished
+    | Notice
+    | TurnFinished
+)
+
+_NAMES: dict[type, str] = {
+    SessionOpened: "session",
+    CallStarted: "call_started",
+    PrefillProgress: "prefill",
+    TextDelta: "text",
+    ThinkingDelta: "thinking",
+    ReplyRestarted: "restarted",
+    CallFinished: "call_finished",
+    ToolStarted: "tool_started",
+    ToolOutputChunk: "tool_output",
+    ToolFinished: "tool_finished",
+    Notice: "notice",
+    TurnFinished: "finished",
+}
+
+
+def to_json(event: Event) -> dict[str, Any]:
+    """The event as JSON values:
+
+    `type` first, then its fields; money as a string of USD, unknown as null; usage inlined.
+    """
+    fields: dict[str, Any] = {"type": _NAMES[type(event)]}
+    for field in dataclasses.fields(event):
+        value = getattr(event, field.name)
+        if isinstance(value, Usage):
+            fields.update(dataclasses.asdict(value))
+        elif isinstance(value, Decimal):
+            fields[field.name] = str(value)
+        else:
+            fields[field.name] = value
+    return fields

@@ -1,0 +1,344 @@
+"""The ledger: the durable record of sessions, prompts, calls and tool runs, in one SQLite file in WAL mode.
+
+Every method is one transaction. What a method has returned from survives a kill of the process at any instant.
+Several agents may use the same file at once; two on the same session are told apart by the position they append at.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final
+
+from agent.database import Database, LedgerError
+from backends.base import Usage
+from context.block import Block, ToolResult
+from context.breakpoints import Marker
+from context.canonical import canonical_json
+from context.prompt import Prompt
+from context.tokens import Scale
+
+_FORMAT: Final = 1
+
+
+class SessionBusyError(LedgerError):
+    """Another process has appended to the same session."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    id: str
+    created: float
+    directory: str
+    title: str
+    told: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """One request, as it stands in the ledger. Times in seconds, `cost_usd` in USD; None: unknown."""
+
+    id: int
+    session: str
+    number: int
+    model: str
+    dialect: str
+    started: float
+    blocks: int
+    prompt: str
+    estimate: int | None
+    status: str
+    stop: str | None
+    response: str | None
+    usage: Usage
+    cost_usd: Decimal | None
+    price: str | None
+    ttft_s: float | None
+    duration_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRun:
+    """`result` None: the tool was started and never finished."""
+
+    tool_call: str
+    result: ToolResult | None
+
+
+class Ledger:
+    """Open with `Ledger.open(path)`; use as a context manager or call `close`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @classmethod
+    def open(cls, path: Path, *, busy_timeout_s: float = 10.0) -> "Ledger":
+        """Open or create the ledger.
+
+        Raises LedgerError when it is damaged, locked, not writable or of a newer release.
+        """
+        schema = Path(__file__).with_name("ledger_schema.sql").read_text(encoding="utf-8")
+        return cls(Database(path, schema, _FORMAT, busy_timeout_s))
+
+    def close(self) -> None:
+        self._database.close()
+
+    def __enter__(self) -> "Ledger":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Sessions and their prompts
+
+    def create_session(self, row: SessionRow) -> None:
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO session VALUES (?, ?, ?, ?, ?)", (row.id, row.created, row.directory, row.title, row.told)
+            )
+
+    def session(self, session_id: str) -> SessionRow | None:
+        rows = self._database.rows("SELECT * FROM session WHERE id = ?", session_id)
+        return SessionRow(**rows[0]) if rows else None
+
+    def sessions(self, directory: str | None = None) -> list[SessionRow]:
+        """All sessions, newest first; with `directory`, those that were started there."""
+        rows = self._database.rows(
+            "SELECT * FROM session WHERE ? IS NULL OR directory = ? ORDER BY created DESC, id DESC",
+            directory,
+            directory,
+        )
+        return [SessionRow(**row) for row in rows]
+
+    def last_used(self, directory: str) -> SessionRow | None:
+        """The session of `directory` that was used last."""
+        rows = self._database.rows(
+            "SELECT s.* FROM session s LEFT JOIN call c ON c.session = s.id WHERE s.directory = ? GROUP BY s.id "
+            "ORDER BY max(s.created, coalesce(max(c.started), 0)) DESC, s.id DESC LIMIT 1",
+            directory,
+        )
+        return SessionRow(**rows[0]) if rows else None
+
+    def append(self, session_id: str, position: int, blocks: Iterable[Block], *, told: str | None = None) -> None:
+        """Add `blocks` to the session's prompt, the first at `position`.
+
+        Raises SessionBusyError when that place is taken.
+        """
+        with self._database.transaction() as connection:
+            self._append(connection, session_id, position, blocks)
+            if told is not None:
+                connection.execute("UPDATE session SET told = ? WHERE id = ?", (told, session_id))
+
+    def _append(self, connection: sqlite3.Connection, session_id: str, position: int, blocks: Iterable[Block]) -> None:
+        for offset, block in enumerate(blocks):
+            connection.execute(
+                "INSERT OR IGNORE INTO block VALUES (?, ?, ?)",
+                (block.digest, canonical_json(block.to_json()), block.tokens),
+            )
+            try:
+                connection.execute("INSERT INTO entry VALUES (?, ?, ?)", (session_id, position + offset, block.digest))
+            except sqlite3.IntegrityError as error:
+                raise SessionBusyError(
+                    f"Session {session_id} was continued by another process. What it has is kept, and so is what this "
+                    "one has done to your files. Go on there, or start a new session."
+                ) from error
+
+    def prompt(self, session_id: str) -> Prompt:
+        """The session's prompt, block for block as it was stored.
+
+        Raises LedgerError for a block that cannot be read.
+        """
+        rows = self._database.rows(
+            "SELECT b.body, b.tokens FROM entry e JOIN block b USING (digest) WHERE e.session = ? ORDER BY e.position",
+            session_id,
+        )
+        try:
+            return Prompt.empty().extend(Block.from_json(json.loads(row["body"]), row["tokens"]) for row in rows)
+        except (ValueError, KeyError) as error:
+            raise LedgerError(
+                f"Session {session_id} holds a block that this release cannot read ({error}). It was left as it is. "
+                "Start a new session, or upgrade keepwarm."
+            ) from error
+
+    # Calls
+
+    def begin_call(
+        self,
+        session_id: str,
+        *,
+        model: str,
+        dialect: str,
+        started: float,
+        prompt: Prompt,
+        markers: Sequence[Marker],
+        estimate: int | None,
+    ) -> tuple[int, int]:
+        """Record a request before it is sent. Returns the call's id and its number in the session."""
+        with self._database.transaction() as connection:
+            number = 1 + connection.execute("SELECT count(*) FROM call WHERE session = ?", (session_id,)).fetchone()[0]
+            cursor = connection.execute(
+                "INSERT INTO call (session, number, model, dialect, started, blocks, prompt, markers, estimate, status) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'open')",
+                (
+                    *(session_id, number, model, dialect, started, prompt.length, prompt.digest),
+                    *(json.dumps([[marker.blocks, marker.ttl] for marker in markers]), estimate),
+                ),
+            )
+            return int(cursor.lastrowid or 0), number
+
+    def add_draft(self, call_id: int, text: str) -> None:
+        """Keep a piece of streamed text until the reply is complete."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO draft SELECT ?, coalesce(max(position), 0) + 1, ? FROM draft WHERE call = ?",
+                (call_id, text, call_id),
+            )
+
+    def finish_call(
+        self,
+        call_id: int,
+        *,
+        status: str,
+        usage: Usage,
+        stop: str | None = None,
+        response: str | None = None,
+        cost_usd: Decimal | None = None,
+        price: str | None = None,
+        ttft_s: float | None = None,
+        duration_s: float | None = None,
+        reply: tuple[str, int, Block] | None = None,
+        keep_draft: bool = False,
+    ) -> None:
+        """Complete a call and, in the same transaction, append its `reply` (session, position, block) and drop its
+        draft.
+        """
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE call SET status = ?, stop = ?, response = ?, fresh = ?, cache_read = ?, cache_write = ?, "
+                "cache_write_long = ?, output = ?, reasoning = ?, cost_usd = ?, price = ?, ttft_s = ?, duration_s = ? "
+                "WHERE id = ?",
+                (
+                    *(status, stop, response),
+                    *(usage.fresh, usage.cache_read, usage.cache_write, usage.cache_write_long),
+                    *(usage.output, usage.reasoning, None if cost_usd is None else str(cost_usd), price),
+                    *(ttft_s, duration_s, call_id),
+                ),
+            )
+            if reply is not None:
+                session_id, position, block = reply
+                self._append(connection, session_id, position, [block])
+            if not keep_draft:
+                connection.execute("DELETE FROM draft WHERE call = ?", (call_id,))
+
+    def calls(self, session_id: str) -> list[CallRow]:
+        """The session's calls in order."""
+        return [
+            _call(row)
+            for row in self._database.rows("SELECT * FROM call WHERE session = ? ORDER BY number", session_id)
+        ]
+
+    def last_call(self, session_id: str) -> CallRow | None:
+        rows = self._database.rows("SELECT * FROM call WHERE session = ? ORDER BY number DESC LIMIT 1", session_id)
+        return _call(rows[0]) if rows else None
+
+    def take_draft(self, session_id: str) -> str:
+        """The text of calls that never completed, which are hereby marked interrupted.
+
+        Call `append` with it in the same turn.
+        """
+        with self._database.transaction() as connection:
+            rows = connection.execute(
+                "SELECT d.text FROM draft d JOIN call c ON c.id = d.call WHERE c.session = ? ORDER BY c.number, d.position",
+                (session_id,),
+            ).fetchall()
+            connection.execute(
+                "UPDATE call SET status = 'interrupted' WHERE session = ? AND status = 'open'", (session_id,)
+            )
+        return "".join(row["text"] for row in rows)
+
+    def settle_draft(self, session_id: str, position: int, block: Block) -> None:
+        """Make the session's draft a block of its prompt."""
+        with self._database.transaction() as connection:
+            self._append(connection, session_id, position, [block])
+            connection.execute("DELETE FROM draft WHERE call IN (SELECT id FROM call WHERE session = ?)", (session_id,))
+
+    # Tool runs and what the model has seen
+
+    def start_tool(self, session_id: str, position: int, tool_call: str, started: float) -> None:
+        """Mark a tool call as about to run. Raises LedgerError when it ran before."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO tool_run (session, position, tool_call, started) VALUES (?, ?, ?, ?)",
+                (session_id, position, tool_call, started),
+            )
+
+    def finish_tool(
+        self, session_id: str, position: int, result: ToolResult, finished: float, seen: Iterable[tuple[str, str]] = ()
+    ) -> None:
+        """Complete a tool call with its result, and note the (path, digest) pairs that the model has now seen."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "UPDATE tool_run SET finished = ?, text = ?, is_error = ? "
+                "WHERE session = ? AND position = ? AND tool_call = ?",
+                (finished, result.text, result.is_error, session_id, position, result.call_id),
+            )
+            connection.executemany(
+                "INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", [(session_id, path, digest) for path, digest in seen]
+            )
+
+    def tool_runs(self, session_id: str, position: int) -> dict[str, ToolRun]:
+        """The tool calls of the assistant block at `position` that were started, by id."""
+        runs = {}
+        for row in self._database.rows(
+            "SELECT * FROM tool_run WHERE session = ? AND position = ?", session_id, position
+        ):
+            result = None
+            if row["finished"] is not None:
+                result = ToolResult(row["tool_call"], row["text"], bool(row["is_error"]))
+            runs[row["tool_call"]] = ToolRun(row["tool_call"], result)
+        return runs
+
+    def seen(self, session_id: str) -> dict[str, str]:
+        """Digest of each file as the model last saw it, by path."""
+        return {
+            row["path"]: row["digest"]
+            for row in self._database.rows("SELECT * FROM seen WHERE session = ?", session_id)
+        }
+
+    # What is learned
+
+    def scale(self, model: str) -> Scale | None:
+        rows = self._database.rows("SELECT * FROM scale WHERE model = ?", model)
+        return Scale(rows[0]["factor"], rows[0]["samples"]) if rows else None
+
+    def learn_scale(self, model: str, scale: Scale) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO scale VALUES (?, ?, ?)", (model, scale.factor, scale.samples))
+
+    # WireStore (backends.base)
+
+    def get(self, block_digest: str, dialect: str) -> bytes | None:
+        rows = self._database.rows("SELECT body FROM wire WHERE digest = ? AND dialect = ?", block_digest, dialect)
+        return bytes(rows[0]["body"]) if rows else None
+
+    def put(self, block_digest: str, dialect: str, wire: bytes) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("INSERT OR IGNORE INTO wire VALUES (?, ?, ?)", (block_digest, dialect, wire))
+
+
+def _call(row: Any) -> CallRow:
+    usage = Usage(
+        *(row["fresh"], row["cache_read"], row["cache_write"], row["cache_write_long"], row["output"], row["reasoning"])
+    )
+    return CallRow(
+        *(row["id"], row["session"], row["number"], row["model"], row["dialect"], row["started"], row["blocks"]),
+        *(row["prompt"], row["estimate"], row["status"], row["stop"], row["response"], usage),
+        *(
+            None if row["cost_usd"] is None else Decimal(row["cost_usd"]),
+            row["price"],
+            row["ttft_s"],
+            row["duration_s"],
+        ),
+    )

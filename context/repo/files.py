@@ -1,0 +1,76 @@
+"""Which files a working directory holds, as git sees them, or by walking where there is no git."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pathspec
+
+WALK_LIMIT: Final = 20_000  # files; a walk of a whole home directory must end
+_NEVER_WALKED: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox"})
+_GIT_TIMEOUT_S: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Paths relative to the working directory, sorted by their bytes, `/` between folders.
+
+    `complete` is False at WALK_LIMIT.
+
+    `git` tells whether git made the list. Names that are not UTF-8 carry surrogate escapes, as Python's own file
+    functions give them.
+    """
+
+    paths: tuple[str, ...]
+    git: bool
+    complete: bool = True
+
+
+def list_files(root: Path) -> Listing:
+    """The files below `root`: tracked ones and untracked ones that are not ignored."""
+    tracked = _git_files(root)
+    if tracked is not None:
+        return Listing(tuple(sorted(set(tracked), key=os.fsencode)), git=True)
+    found: list[str] = []
+    for path in _walk(root):
+        if len(found) == WALK_LIMIT:
+            return Listing(tuple(sorted(found, key=os.fsencode)), git=False, complete=False)
+        found.append(path)
+    return Listing(tuple(sorted(found, key=os.fsencode)), git=False)
+
+
+def _git_files(root: Path) -> list[str] | None:
+    """None when git is missing, the folder is no repository, or git refuses (another owner, a broken repository)."""
+    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        result = subprocess.run(command, capture_output=True, timeout=_GIT_TIMEOUT_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if result.returncode != 0:
+        return None
+    return [os.fsdecode(name) for name in result.stdout.split(b"\0") if name]
+
+
+def _walk(root: Path) -> Iterator[str]:
+    """Files in a deterministic order, honouring the `.gitignore` of the folder. Unreadable folders are left out."""
+    ignored = _gitignore(root)
+    for folder, folders, names in os.walk(root):
+        relative = os.path.relpath(folder, root)
+        prefix = "" if relative == "." else relative.replace(os.sep, "/") + "/"
+        folders[:] = sorted(
+            name for name in folders if name not in _NEVER_WALKED and not ignored.match_file(f"{prefix}{name}/")
+        )
+        for name in sorted(names):
+            if not ignored.match_file(prefix + name):
+                yield prefix + name
+
+
+def _gitignore(root: Path) -> pathspec.PathSpec[pathspec.Pattern]:
+    try:
+        lines = (root / ".gitignore").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    return pathspec.PathSpec.from_lines("gitwildmatch", lines)
