@@ -60,6 +60,20 @@ class CallRow:
 
 
 @dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """What is known of a call when it ends. `status`: done, failed or interrupted."""
+
+    status: str
+    usage: Usage
+    cost_usd: Decimal | None = None
+    price: str | None = None
+    stop: str | None = None
+    response: str | None = None
+    ttft_s: float | None = None
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ToolRun:
     """`result` None: the tool was started and never finished."""
 
@@ -93,11 +107,13 @@ class Ledger:
 
     # Sessions and their prompts
 
-    def create_session(self, row: SessionRow) -> None:
+    def create_session(self, row: SessionRow, head: Iterable[Block]) -> None:
+        """Record a new session together with the first blocks of its prompt."""
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO session VALUES (?, ?, ?, ?, ?)", (row.id, row.created, row.directory, row.title, row.told)
             )
+            self._append(connection, row.id, 0, head)
 
     def session(self, session_id: str) -> SessionRow | None:
         rows = self._database.rows("SELECT * FROM session WHERE id = ?", session_id)
@@ -177,9 +193,11 @@ class Ledger:
     ) -> tuple[int, int]:
         """Record a request before it is sent. Returns the call's id and its number in the session."""
         with self._database.transaction() as connection:
-            number = 1 + connection.execute("SELECT count(*) FROM call WHERE session = ?", (session_id,)).fetchone()[0]
+            query = "SELECT coalesce(max(number), 0) + 1 FROM call WHERE session = ?"
+            number = int(connection.execute(query, (session_id,)).fetchone()[0])
             cursor = connection.execute(
-                "INSERT INTO call (session, number, model, dialect, started, blocks, prompt, markers, estimate, status) "
+                "INSERT INTO call "
+                "(session, number, model, dialect, started, blocks, prompt, markers, estimate, status) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'open')",
                 (
                     *(session_id, number, model, dialect, started, prompt.length, prompt.digest),
@@ -199,31 +217,23 @@ class Ledger:
     def finish_call(
         self,
         call_id: int,
+        outcome: CallOutcome,
         *,
-        status: str,
-        usage: Usage,
-        stop: str | None = None,
-        response: str | None = None,
-        cost_usd: Decimal | None = None,
-        price: str | None = None,
-        ttft_s: float | None = None,
-        duration_s: float | None = None,
         reply: tuple[str, int, Block] | None = None,
         keep_draft: bool = False,
     ) -> None:
-        """Complete a call and, in the same transaction, append its `reply` (session, position, block) and drop its
-        draft.
-        """
+        """Complete a call. In the same transaction, append its `reply` (session, position, block), drop its draft."""
+        usage, cost = outcome.usage, outcome.cost_usd
         with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE call SET status = ?, stop = ?, response = ?, fresh = ?, cache_read = ?, cache_write = ?, "
                 "cache_write_long = ?, output = ?, reasoning = ?, cost_usd = ?, price = ?, ttft_s = ?, duration_s = ? "
                 "WHERE id = ?",
                 (
-                    *(status, stop, response),
+                    *(outcome.status, outcome.stop, outcome.response),
                     *(usage.fresh, usage.cache_read, usage.cache_write, usage.cache_write_long),
-                    *(usage.output, usage.reasoning, None if cost_usd is None else str(cost_usd), price),
-                    *(ttft_s, duration_s, call_id),
+                    *(usage.output, usage.reasoning, None if cost is None else str(cost), outcome.price),
+                    *(outcome.ttft_s, outcome.duration_s, call_id),
                 ),
             )
             if reply is not None:
@@ -244,13 +254,11 @@ class Ledger:
         return _call(rows[0]) if rows else None
 
     def take_draft(self, session_id: str) -> str:
-        """The text of calls that never completed, which are hereby marked interrupted.
-
-        Call `append` with it in the same turn.
-        """
+        """The text of calls that never completed, which are hereby marked interrupted. `settle_draft` keeps it."""
         with self._database.transaction() as connection:
             rows = connection.execute(
-                "SELECT d.text FROM draft d JOIN call c ON c.id = d.call WHERE c.session = ? ORDER BY c.number, d.position",
+                "SELECT d.text FROM draft d JOIN call c ON c.id = d.call WHERE c.session = ? "
+                "ORDER BY c.number, d.position",
                 (session_id,),
             ).fetchall()
             connection.execute(

@@ -3,7 +3,7 @@
 Counters follow rule R4 of the design: they never overlap, and what a provider does not report is None, never 0.
 """
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -227,8 +227,8 @@ class Backend(Protocol):
     @property
     def capabilities(self) -> Capabilities: ...
 
-    def stream(self, request: Request) -> AsyncIterator[Event]:
-        """Run one call.
+    def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """Run one call (an async generator).
 
         Ends with UsageReported and ReplyFinished, or raises BackendError. Closing the iterator cancels the call.
         """

@@ -1,0 +1,186 @@
+"""One call to the model: forecast of its size, stream, retries, bill, and the ledger's record of all of it."""
+
+from collections.abc import Callable
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Protocol
+
+from agent import events
+from agent.clock import Clock
+from agent.ledger import CallOutcome
+from agent.retry import wait_before_retry
+from agent.session import Session
+from backends import base
+from backends.base import Backend, BackendError, ErrorKind, ReplyFinished, Request, StopReason, Usage
+from context.block import Block
+from context.breakpoints import plan_markers
+from context.layers.history import reply_block
+from context.tokens import Scale
+
+
+class Pricing(Protocol):
+    """What a call costs: USD (None: unknown) and where the price is from."""
+
+    def __call__(self, usage: Usage, at: datetime) -> tuple[Decimal | None, str | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A finished call. `block` is None when the reply holds nothing that could be sent back."""
+
+    block: Block | None
+    stop: StopReason
+    detail: str | None
+    cost_usd: Decimal | None
+
+
+class Caller:
+    """Makes the calls of one session on one backend. `random` gives numbers in [0, 1)."""
+
+    def __init__(
+        self,
+        session: Session,
+        backend: Backend,
+        pricing: Pricing,
+        emit: Callable[[events.Event], None],
+        clock: Clock,
+        random: Callable[[], float],
+    ) -> None:
+        self._session = session
+        self._backend = backend
+        self._pricing = pricing
+        self._emit = emit
+        self._clock = clock
+        self._random = random
+        self._scale = session.ledger.scale(backend.name) or Scale(backend.capabilities.token_scale)
+
+    async def call(self) -> Reply:
+        """Send the session's prompt and append the reply. Raises BackendError when no retry can help."""
+        attempt = 1
+        while True:
+            try:
+                return await self._attempt()
+            except BackendError as error:
+                wait = wait_before_retry(error, attempt, self._random())
+                if wait is None:
+                    raise
+                self._emit(events.ReplyRestarted(self._number, str(error), wait))
+                attempt += 1
+                await self._clock.sleep(wait)
+
+    async def _attempt(self) -> Reply:
+        session, ledger, limits = self._session, self._session.ledger, self._backend.capabilities
+        last = ledger.last_call(session.id)
+        markers = plan_markers(session.prompt, limits.cache, last.blocks if last else None, scale=self._scale.factor)
+        same_model = last is not None and last.model == self._backend.name
+        request = Request(session.prompt, markers, previous_response=last.response if last and same_model else None)
+        estimate = self._scale.estimate(session.prompt.tokens)
+        call_id, self._number = ledger.begin_call(
+            session.id,
+            model=self._backend.name,
+            dialect=self._backend.dialect,
+            started=self._clock.now(),
+            prompt=session.prompt,
+            markers=markers,
+            estimate=estimate,
+        )
+        self._emit(events.CallStarted(self._number, estimate))
+        stream = _Stream(self._clock)
+        try:
+            async with aclosing(self._backend.stream(request)) as source:
+                async for event in source:
+                    stream.take(event)
+                    self._pass_on(event, call_id)
+        except BackendError:
+            ledger.finish_call(call_id, self._outcome("failed", stream))
+            raise
+        except BaseException:  # cancelled: what was streamed is kept, and the bill so far
+            ledger.finish_call(call_id, self._outcome("interrupted", stream), keep_draft=True)
+            raise
+        if stream.finished is None:
+            ledger.finish_call(call_id, self._outcome("failed", stream))
+            raise BackendError(ErrorKind.PROTOCOL, "The reply ended without its last event.", retriable=True)
+
+        outcome = self._outcome("done", stream)
+        block = reply_block(stream.finished.parts)
+        kept = block if block.parts else None
+        position = session.prompt.length
+        ledger.finish_call(call_id, outcome, reply=(session.id, position, kept) if kept else None)
+        if kept:
+            session.prompt = session.prompt.append(kept)
+        self._learn(estimated=request.prompt.tokens, usage=stream.usage)
+        self._emit(
+            events.CallFinished(
+                *(self._number, outcome.usage, outcome.cost_usd, outcome.ttft_s, stream.duration, stream.tps)
+            )
+        )
+        return Reply(kept, stream.finished.stop, stream.finished.detail, outcome.cost_usd)
+
+    def _pass_on(self, event: base.Event, call_id: int) -> None:
+        match event:
+            case base.TextDelta(text):
+                self._session.ledger.add_draft(call_id, text)
+                self._emit(events.TextDelta(self._number, text))
+            case base.ThinkingDelta(text):
+                self._emit(events.ThinkingDelta(self._number, text))
+            case base.Prefill(done, total, reused):
+                self._emit(events.PrefillProgress(self._number, done, total, reused))
+
+    def _outcome(self, status: str, stream: "_Stream") -> CallOutcome:
+        cost, price = self._pricing(stream.usage, datetime.fromtimestamp(self._clock.now(), UTC))
+        finished = stream.finished
+        return CallOutcome(
+            status=status,
+            usage=stream.usage,
+            cost_usd=cost,
+            price=price,
+            stop=finished.stop.value if finished else None,
+            response=finished.response_id if finished else None,
+            ttft_s=stream.ttft,
+            duration_s=stream.duration,
+        )
+
+    def _learn(self, *, estimated: int, usage: Usage) -> None:
+        billed = usage.input_total
+        if billed is not None:
+            self._scale = self._scale.calibrated(estimated, billed)
+            self._session.ledger.learn_scale(self._backend.name, self._scale)
+
+
+class _Stream:
+    """What a stream has told so far, and when."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._started = clock.monotonic()
+        self._first: float | None = None
+        self._last = self._started
+        self.usage = Usage()
+        self.finished: ReplyFinished | None = None
+
+    def take(self, event: base.Event) -> None:
+        self._last = self._clock.monotonic()
+        match event:
+            case base.UsageReported(usage):
+                self.usage = usage
+            case ReplyFinished():
+                self.finished = event
+            case base.TextDelta() | base.ThinkingDelta() | base.ToolCallStarted():
+                self._first = self._last if self._first is None else self._first
+
+    @property
+    def ttft(self) -> float | None:
+        return None if self._first is None else self._first - self._started
+
+    @property
+    def duration(self) -> float:
+        return self._clock.monotonic() - self._started
+
+    @property
+    def tps(self) -> float | None:
+        """Output tokens per second of decode; None when nothing was decoded or it took no measurable time."""
+        if self._first is None or not self.usage.output or self._last - self._first < 0.001:
+            return None
+        return self.usage.output / (self._last - self._first)

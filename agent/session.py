@@ -1,0 +1,84 @@
+"""One conversation: its prompt, held equal to what the ledger holds, and its repair after a kill."""
+
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from agent.ledger import Ledger, SessionRow
+from context.block import Block, Role, Text, ToolResult
+from context.layers.history import CUT_REPLY, INTERRUPTED, reply_block, results_block
+from context.notices import Environment
+from context.prompt import Prompt
+
+_TITLE_LENGTH = 80
+
+
+@dataclass(slots=True)
+class Session:
+    """`told` is the environment as the model knows it.
+
+    Change the prompt by `append` only: it goes to the ledger first.
+    """
+
+    id: str
+    ledger: Ledger
+    prompt: Prompt
+    told: Environment
+    resumed: bool = field(default=False)
+
+    @classmethod
+    def create(
+        cls, ledger: Ledger, *, now: float, directory: str, title: str, told: Environment, head: Sequence[Block]
+    ) -> "Session":
+        """A new session whose prompt begins with `head` (SYSTEM and PROJECT)."""
+        session_id = new_session_id(now)
+        shown = " ".join(title.split())[:_TITLE_LENGTH]
+        ledger.create_session(SessionRow(session_id, now, directory, shown, told.to_json()), head)
+        return cls(session_id, ledger, Prompt.empty().extend(head), told)
+
+    @classmethod
+    def resume(cls, ledger: Ledger, row: SessionRow) -> "Session":
+        """The stored session, block for block. Call `repair` before the next command."""
+        return cls(row.id, ledger, ledger.prompt(row.id), Environment.from_json(row.told), resumed=True)
+
+    def append(self, blocks: Iterable[Block], *, told: Environment | None = None) -> None:
+        """Record `blocks` and make them part of the prompt.
+
+        Raises SessionBusyError when another process went on here.
+        """
+        new = list(blocks)
+        self.ledger.append(self.id, self.prompt.length, new, told=None if told is None else told.to_json())
+        self.prompt = self.prompt.extend(new)
+        if told is not None:
+            self.told = told
+
+    def repair(self) -> list[str]:
+        """Complete what a kill or an interrupt left open, in the ledger as well. Returns notices for the next command.
+
+        A reply in the middle of its stream keeps its text. A tool call without a result gets one that says what is
+        known: it may have taken effect when it was running, it did not when it had not been started. Repairing twice
+        changes nothing.
+        """
+        draft = self.ledger.take_draft(self.id)
+        if draft.strip():
+            block = reply_block([Text(draft)])
+            self.ledger.settle_draft(self.id, self.prompt.length, block)
+            self.prompt = self.prompt.append(block)
+            return [CUT_REPLY]
+        last = self.prompt.block
+        if last is None or last.role is not Role.ASSISTANT or not last.tool_calls:
+            return []
+        runs = self.ledger.tool_runs(self.id, self.prompt.length - 1)
+        results = {run.tool_call: run.result or _interrupted(run.tool_call) for run in runs.values()}
+        self.append([results_block(last.tool_calls, results)])
+        return []
+
+
+def _interrupted(tool_call: str) -> ToolResult:
+    return ToolResult(tool_call, INTERRUPTED, is_error=True)
+
+
+def new_session_id(now: float) -> str:
+    """A name that sorts by time and is short enough to type: YYYYMMDD-HHMMSS-xxxx (UTC)."""
+    return f"{datetime.fromtimestamp(now, UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
