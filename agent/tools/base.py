@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from context.block import ToolSpec
 
@@ -24,12 +24,14 @@ class Effect(StrEnum):
 class Access:
     """What one call is about to touch.
 
-    `paths` as resolved (symlinks and `..` followed); `summary` is one line for a person.
+    `paths` as resolved (symlinks and `..` followed); `summary` is one line for a person; `command` is the whole text
+    that an EXECUTE call runs.
     """
 
     effect: Effect
     summary: str
     paths: tuple[Path, ...] = ()
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +54,50 @@ class ToolError(Exception):
     """
 
 
+@dataclass(frozen=True, slots=True)
+class OutputLimits:
+    """How much one call may bring into the prompt (rule R8), in characters, lines, matches and file names."""
+
+    page_chars: int = 50_000
+    page_lines: int = 2_000
+    output_chars: int = 30_000
+    output_lines: int = 400
+    matches: int = 100
+    names: int = 200
+
+
+SMALL_OUTPUT: Final = OutputLimits(
+    page_chars=12_000, page_lines=300, output_chars=4_000, output_lines=80, matches=30, names=60
+)
+"""For small local models: their context is short, and each thousand tokens of prefill takes seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Lines `first` to `last` of a file, counted from 1, with or without line numbers in front."""
+
+    first: int
+    last: int
+    numbers: bool = False
+
+
 @dataclass(slots=True)
 class ToolContext:
     """What tools share in one session.
 
     `root`: the working directory (resolved). `spill`: folder for full outputs. `seen`: digest of each file as the
-    model last saw it, by resolved path (rebuilt from the ledger on resume). `on_output` receives live output. `env`
-    is the environment of commands.
+    model last saw it, by resolved path (rebuilt from the ledger on resume). `shown`: which pages of that content are in
+    the prompt; a file in `seen` that has no entry here was seen as a whole, at a time that is no longer known. Whoever
+    takes blocks out of the prompt (compaction, a new epoch) clears `shown`. `on_output` receives live output. `env` is
+    the environment of commands.
     """
 
     root: Path
     spill: Path
     env: Mapping[str, str]
     seen: dict[Path, str] = field(default_factory=dict)
+    shown: dict[Path, list[Page]] = field(default_factory=dict)
+    limits: OutputLimits = OutputLimits()
     on_output: Callable[[str], None] = lambda _: None
 
 
@@ -79,7 +112,9 @@ class Tool(Protocol):
 
     @property
     def compact(self) -> ToolSpec | None:
-        """The spec in the compact profile of small local models: a subset of `spec`; None where the tool is left out."""
+        """The spec in the compact profile of small local models: a subset of `spec`; None where the tool is left
+        out.
+        """
         ...
 
     def access(self, arguments: Mapping[str, Any], context: ToolContext) -> Access:

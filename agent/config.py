@@ -1,0 +1,138 @@
+"""Settings: from the configuration file, then the environment (`KEEPWARM_…`), then flags; the later one wins."""
+
+import dataclasses
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Final
+
+from agent.errors import USAGE, UserError
+
+MODES: Final = ("plan", "ask", "edits", "auto")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Every setting, documented here. A file key, `KEEPWARM_<NAME>` and `--<name>` share one name."""
+
+    model: str | None = None
+    """`anthropic/…`, `local/…` or `local:/path.gguf`. None: what the keys in the environment allow, else the local default."""
+
+    mode: str = "ask"
+    """What may run without asking: plan (reads only), ask (confirm edits and commands), edits, auto."""
+
+    max_turns: int | None = None
+    """Most calls to the model for one command."""
+
+    max_cost: Decimal | None = None
+    """Most USD for one command."""
+
+    context: int | None = None
+    """Context window of a local model, in tokens. None: what the model was trained for, at most 16,384."""
+
+    threads: int | None = None
+    """Threads of a local model. None: one for each physical core."""
+
+    tree_budget: int = 1500
+    """Tokens that the tree of files in the PROJECT layer may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where files are kept.
+
+    `config`: config.toml, models.toml. `data`: ledger.db, models/, output/ (full tool outputs).
+    """
+
+    config: Path
+    data: Path
+
+    @classmethod
+    def find(cls, env: Mapping[str, str]) -> "Folders":
+        """`KEEPWARM_HOME` for everything when it is set, else the platform's usual places."""
+        if home := env.get("KEEPWARM_HOME"):
+            return cls(Path(home), Path(home))
+        import platformdirs
+
+        return cls(platformdirs.user_config_path("keepwarm"), platformdirs.user_data_path("keepwarm"))
+
+    @property
+    def ledger(self) -> Path:
+        return self.data / "ledger.db"
+
+    @property
+    def models(self) -> Path:
+        return self.data / "models"
+
+    def output(self, session: str) -> Path:
+        return self.data / "output" / session
+
+
+def load(folders: Folders, env: Mapping[str, str], flags: Mapping[str, object]) -> Settings:
+    """The settings in force.
+
+    `flags` holds those given, without Nones. Raises UserError naming the place of a bad value.
+    """
+    path = folders.config / "config.toml"
+    values = _checked(_read(path), str(path))
+    for field in dataclasses.fields(Settings):
+        name = f"KEEPWARM_{field.name.upper()}"
+        if env.get(name):
+            values.update(_checked({field.name: env[name]}, name))
+    values.update(_checked(flags, "the command line"))
+    return Settings(**values)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:  # ValueError: bad TOML or bad UTF-8
+        raise UserError(f"{path} cannot be read: {error}. Correct it or move it away.", USAGE) from error
+
+
+def _checked(values: Mapping[str, object], place: str) -> dict[str, Any]:
+    known = [field.name for field in dataclasses.fields(Settings)]
+    checked: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else f" Settings: {', '.join(known)}."
+            raise UserError(f"{place} has an unknown setting {name!r}.{hint}", USAGE)
+        checked[name] = _convert(name, value, place)
+    return checked
+
+
+def _convert(name: str, value: object, place: str) -> object:
+    def wrong(expected: str) -> UserError:
+        return UserError(f"{place}: {name} must be {expected}, not {value!r}.", USAGE)
+
+    match name:
+        case "model":
+            if not isinstance(value, str) or not value.strip():
+                raise wrong("the name of a model")
+            return value.strip()
+        case "mode":
+            if value not in MODES:
+                raise wrong(f"one of {', '.join(MODES)}")
+            return value
+        case "max_cost":
+            try:
+                cost = Decimal(str(value))
+            except InvalidOperation:
+                raise wrong("an amount in USD") from None
+            if not cost.is_finite() or cost <= 0:
+                raise wrong("an amount above 0 in USD")
+            return cost
+        case _:
+            try:
+                number = int(str(value))
+            except ValueError:
+                raise wrong("a whole number") from None
+            if isinstance(value, bool) or number <= 0:
+                raise wrong("a whole number above 0")
+            return number

@@ -1,0 +1,1 @@
+"""What the ledger tells: cost per session, sessions."""

@@ -1,0 +1,1 @@
+"""Listeners of the loop's events: one-shot text and JSON lines."""

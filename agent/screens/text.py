@@ -1,0 +1,114 @@
+"""One-shot text: what happens goes to standard error, the answer to standard output.
+
+On a terminal the answer streams as it comes. Into a pipe or a file goes the last reply alone, so that it can be used
+by a program.
+"""
+
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from agent import events
+from agent.events import TurnEnd
+from agent.reports.totals import Totals, money, percent, tokens
+
+_PROGRESS_FROM: Final = 256  # tokens of prefill; below it the bar would only flicker
+
+
+class OneShotText:
+    """Call with each event; `close` when the turn is over, however it ended."""
+
+    def __init__(self, out: TextIO, console: Console) -> None:
+        self._out = out
+        self._console = console  # on standard error
+        self._streams = out.isatty()
+        self._line_open = False
+        self._progress: Progress | None = None
+        self._prefill: TaskID | None = None
+        self._totals = Totals()
+
+    def __call__(self, event: events.Event) -> None:
+        if not isinstance(event, events.PrefillProgress):
+            self._end_progress()
+        match event:
+            case events.SessionOpened(session, model, mode, directory, resumed):
+                again = "continues" if resumed else "session"
+                self._say(f"[dim]{escape(model)} · mode {mode} · {again} {session} · {escape(directory)}[/dim]")
+            case events.PrefillProgress():
+                self._show_prefill(event)
+            case events.TextDelta(_, text):
+                self._stream(text)
+            case events.ReplyRestarted(_, reason, wait_s):
+                self._say(f"[yellow]{escape(reason)}[/yellow] [dim]Trying again in {wait_s:.0f} s.[/dim]")
+            case events.ToolStarted(_, _, _, summary):
+                self._say(f"[bold]›[/bold] {escape(summary)}")
+            case events.ToolFinished(_, _, _, summary, is_error):
+                self._say(f"  [{'red' if is_error else 'dim'}]{escape(summary)}[/]")
+            case events.CallFinished():
+                self._totals = self._totals.plus(event.usage, event.cost_usd)
+                self._end_line()
+            case events.Notice(text):
+                self._say(f"[yellow]{escape(text)}[/yellow]")
+            case events.TurnFinished():
+                self._finish(event)
+
+    def close(self) -> None:
+        """Leave the terminal as it was found."""
+        self._end_progress()
+        self._end_line()
+
+    def _finish(self, event: events.TurnFinished) -> None:
+        self._end_line()
+        if not self._streams and event.text:
+            self._out.write(event.text.rstrip("\n") + "\n")
+            self._out.flush()
+        if event.message:
+            colour = "yellow" if event.end is TurnEnd.LIMIT else "red"
+            self._say(f"[{colour}]{escape(event.message)}[/{colour}]")
+        calls = f"{event.calls} call{'s' if event.calls != 1 else ''}"
+        totals = self._totals
+        self._say(
+            f"[dim]{calls} · {tokens(totals.input_total)} tokens in, {percent(totals.hit_rate)} from cache · "
+            f"{tokens(totals.output)} out · {money(event.cost_usd)} · agent cost {event.session}[/dim]"
+        )
+
+    def _stream(self, text: str) -> None:
+        if self._streams:
+            self._out.write(text)
+            self._out.flush()
+            self._line_open = not text.endswith("\n")
+
+    def _end_line(self) -> None:
+        if self._line_open:
+            self._out.write("\n")
+            self._out.flush()
+            self._line_open = False
+
+    def _say(self, markup: str) -> None:
+        self._end_line()
+        self._console.print(Text.from_markup(markup), soft_wrap=True)
+
+    def _show_prefill(self, event: events.PrefillProgress) -> None:
+        if event.total - event.reused < _PROGRESS_FROM or not self._console.is_terminal:
+            return
+        if self._progress is None:
+            self._progress = Progress(
+                TextColumn("[dim]reading the prompt[/dim]"),
+                BarColumn(bar_width=24),
+                TextColumn("[dim]{task.completed:.0f}/{task.total:.0f} tokens[/dim]"),
+                TimeRemainingColumn(),
+                console=self._console,
+                transient=True,
+            )
+            self._progress.start()
+            self._prefill = self._progress.add_task("", total=event.total - event.reused)
+        if self._prefill is not None:
+            self._progress.update(self._prefill, completed=event.done - event.reused)
+
+    def _end_progress(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+            self._progress = self._prefill = None
