@@ -1,0 +1,167 @@
+"""llama.cpp's library: imported when first needed, silenced, guarded, and its failures put into words.
+
+The guard. On CPUs with AMX, a plain `pip install llama-cpp-python` builds a library that dies in the first decode of
+more than one token (ggml-org/llama.cpp#20824, seen with llama-cpp-python 0.3.36 on 2026-12-01). The crash is in the
+weight-repacking buffers, which `use_extra_bufts = False` leaves out; nothing was lost in speed where both ran. What the
+guard does not know of is found by the trial run of `probe`.
+"""
+
+import contextlib
+import ctypes
+import faulthandler
+import re
+import sys
+from collections import deque
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from backends.base import BackendError, ErrorKind
+
+INSTALL: Final = "pip install 'keepwarm[local]'"
+_WARNING: Final = 3  # ggml_log_level: 1 debug, 2 info, 3 warning, 4 error, 5 continues the line before
+
+_said: deque[str] = deque(maxlen=20)
+_keep: list[object] = []  # callbacks that the library holds on to
+
+
+def library() -> Any:
+    """The module `llama_cpp.llama_cpp`, ready to use. Raises BackendError (LOCAL) where it is missing or broken."""
+    try:
+        return _library()
+    except ModuleNotFoundError as error:
+        raise BackendError(
+            ErrorKind.LOCAL,
+            f"Local models need llama.cpp, which is not installed ({error.name} is missing). Run: {INSTALL}",
+        ) from error
+    except (ImportError, OSError, RuntimeError) as error:  # llama_cpp raises RuntimeError for a library it cannot load
+        raise BackendError(
+            ErrorKind.LOCAL,
+            f"llama.cpp is installed but cannot be loaded: {_one_line(str(error))}. "
+            "Build it again: pip install --force-reinstall --no-cache-dir llama-cpp-python",
+        ) from error
+
+
+@cache
+def _library() -> Any:
+    import llama_cpp.llama_cpp as lib
+
+    level_before = 0
+
+    def record(level: int, text: bytes, _user_data: object) -> None:
+        nonlocal level_before
+        level_before = level if level != 5 else level_before
+        if level_before >= _WARNING:
+            _said.append(text.decode(errors="replace").rstrip())
+
+    callback = lib.llama_log_callback(record)
+    _keep.append(callback)
+    lib.llama_log_set(callback, ctypes.c_void_p(0))
+    lib.llama_backend_init()
+    # If native code dies in spite of all, the terminal says where instead of just returning to the shell.
+    if not faulthandler.is_enabled() and sys.stderr is not None:
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # standard error is no real file (captured)
+            faulthandler.enable()
+    return lib
+
+
+def last_words() -> str:
+    """llama.cpp's own last warnings and errors, as one line, and forgets them."""
+    said = [_one_line(line) for line in _said if line.strip()]
+    _said.clear()
+    return "; ".join(said[-3:])
+
+
+def _one_line(text: str) -> str:
+    # The function names in front of the messages tell a user nothing.
+    return re.sub(r"^\w+: ", "", " ".join(text.split())).rstrip(".")
+
+
+def load_weights(path: Path) -> Any:
+    """The `llama_model` pointer for a GGUF file. Raises BackendError (LOCAL) in llama.cpp's own words."""
+    lib = library()
+    params = lib.llama_model_default_params()
+    params.use_extra_bufts = False  # the guard, see above
+    last_words()
+    model = lib.llama_model_load_from_file(str(path).encode(errors="surrogateescape"), params)
+    if not model:
+        raise BackendError(
+            ErrorKind.LOCAL,
+            f"llama.cpp cannot load {path}: {last_words() or 'it gave no reason'}. The file may be cut off or of a "
+            "kind that this release does not know: download it again, or choose a model of `agent models list`.",
+        )
+    return model
+
+
+def open_context(model: Any, context: int, threads: int, batch: int) -> Any:
+    """A `llama_context` pointer with room for `context` tokens, which takes at most `batch` tokens at once.
+
+    Raises BackendError (LOCAL) when it cannot be made, mostly for lack of memory.
+    """
+    lib = library()
+    params = lib.llama_context_default_params()
+    params.n_ctx = context
+    params.n_batch = params.n_ubatch = batch
+    params.n_outputs_max = 1  # only the last token's logits are ever asked for; one row instead of `batch` rows
+    params.n_threads = params.n_threads_batch = threads
+    params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_AUTO
+    # A sliding-window cache of its normal size forgets what a rollback needs; the full one stays exact.
+    params.swa_full = True
+    last_words()
+    pointer = lib.llama_init_from_model(model, params)
+    if not pointer:
+        raise BackendError(
+            ErrorKind.LOCAL,
+            f"llama.cpp cannot make a context of {context:,} tokens: {last_words() or 'it gave no reason'}. "
+            "Close other programs, or use a smaller context or model.",
+        )
+    return pointer
+
+
+def metadata(model: Any, key: str) -> str | None:
+    """A value of the model file's metadata, as text."""
+    buffer = ctypes.create_string_buffer(256)
+    length = library().llama_model_meta_val_str(model, key.encode(), buffer, len(buffer))
+    return None if length < 0 else buffer.value.decode(errors="replace")
+
+
+def cache_bytes(model: Any, context: int) -> int:
+    """Memory in bytes that the KV cache of `context` tokens takes (keys and values of 16 bit in every layer)."""
+    lib = library()
+    key_length = metadata(model, f"{metadata(model, 'general.architecture')}.attention.key_length")
+    head = int(key_length) if key_length else lib.llama_model_n_embd(model) // max(1, lib.llama_model_n_head(model))
+    return int(context * lib.llama_model_n_layer(model) * lib.llama_model_n_head_kv(model) * head * 2 * 2)
+
+
+def available_memory(meminfo: Path = Path("/proc/meminfo")) -> int | None:
+    """Bytes that can be used without swapping; None where the system does not say."""
+    try:
+        for line in meminfo.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    except (OSError, ValueError, IndexError):
+        return None
+    return None
+
+
+AvailableMemory = Callable[[], int | None]
+
+
+def require_memory(model: Any, context: int, available: AvailableMemory = available_memory) -> None:
+    """Raise BackendError (LOCAL) when the KV cache cannot fit: the system would kill the process without a word.
+
+    The weights are mapped from the file and can be dropped and read again, so they do not count.
+    """
+    free = available()
+    needed = cache_bytes(model, context)
+    if free is not None and needed > free:
+        raise BackendError(
+            ErrorKind.LOCAL,
+            f"A context of {context:,} tokens needs {_gigabytes(needed)} of memory for its KV cache, and "
+            f"{_gigabytes(free)} are free. Close other programs, or use a smaller context or model.",
+        )
+
+
+def _gigabytes(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"

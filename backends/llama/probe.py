@@ -1,0 +1,112 @@
+"""A trial run of native code in a child process, so that a crash in it ends the child and not the session.
+
+Each pair of llama.cpp build and model file is tried once on a machine: load, and evaluate a few tokens at once. Found
+this way: a build for another CPU (illegal instruction), a model file that makes llama.cpp abort, and crashes that the
+guard in `native` does not know of.
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import platform
+import signal
+import subprocess
+import sys
+from array import array
+from pathlib import Path
+from typing import Final
+
+from backends.base import BackendError, ErrorKind
+
+_TRIAL_TOKENS: Final = 16  # the AMX crash needs more than one
+_CONTEXT: Final = 256
+_SECONDS: Final = 300  # a large model from a slow disk
+_ROOT: Final = Path(__file__).parents[2]  # the folder that holds the package `backends`
+_CHILD: Final = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from backends.llama.probe import child; sys.exit(child(sys.argv[2]))"
+)
+
+
+def require_trial(path: Path, fingerprint: str, state: Path | None) -> None:
+    """Run the trial unless it has succeeded before.
+
+    `state` is the folder where successes are noted, None to try each time. Raises BackendError (LOCAL) when the child
+    crashes or reports a failure.
+    """
+    if importlib.util.find_spec("llama_cpp") is None:
+        return  # `native.library` says what to install
+    note = None if state is None else state / f"trial-{_key(fingerprint)}"
+    if note is not None and note.exists():
+        return
+    try:
+        result = subprocess.run(
+            [sys.executable, "-P", "-c", _CHILD, str(_ROOT), str(path)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BackendError(
+            ErrorKind.LOCAL,
+            f"A trial run of llama.cpp with {path} did not end within {_SECONDS} s. Try a smaller model.",
+        ) from error
+    if result.returncode == 0:
+        if note is not None:
+            with contextlib.suppress(OSError):  # only a note: without it the next session tries again
+                note.parent.mkdir(parents=True, exist_ok=True)
+                note.touch()
+        return
+    output, errors = (stream.decode(errors="replace") for stream in (result.stdout, result.stderr))
+    raise _failure(path, result.returncode, output, errors)
+
+
+def _failure(path: Path, status: int, output: str, errors: str) -> BackendError:
+    """What a trial that ended with `status` means. A child that lives to report a failure does so on its output."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        return BackendError(ErrorKind.LOCAL, str(json.loads(output)["error"]))
+    try:
+        how = signal.Signals(-status).name
+    except ValueError:
+        how = f"status {status}"
+    said = next((line.strip() for line in errors.splitlines() if "GGML_ASSERT" in line or "error" in line.lower()), "")
+    return BackendError(
+        ErrorKind.LOCAL,
+        f"llama.cpp crashed ({how}) in a trial run with {path}{': ' + said if said else ''}. This session is not "
+        "affected. Build it for this machine: pip install --force-reinstall --no-cache-dir llama-cpp-python",
+    )
+
+
+def child(path: str) -> int:
+    """The trial itself. Prints a failure that has words as JSON."""
+    from backends.llama.cores import usable_cores
+    from backends.llama.decoder import NativeDecoder
+    from backends.llama.weights import Weights
+
+    try:
+        weights = Weights.load(Path(path))
+        decoder = NativeDecoder(weights, _CONTEXT, usable_cores())
+        decoder.evaluate(array("i", [1] * _TRIAL_TOKENS), 0)
+        decoder.logits()
+    except BackendError as error:
+        sys.stdout.write(json.dumps({"error": str(error)}))
+        return 1
+    return 0
+
+
+def _key(fingerprint: str) -> str:
+    """Names the pair of build and model on this machine."""
+    library = Path(str(importlib.util.find_spec("llama_cpp").origin)).parent  # type: ignore[union-attr]
+    build = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted((library / "lib").glob("*"))]
+    text = repr((build, platform.machine(), platform.processor(), _cpu(), fingerprint))
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _cpu() -> str:
+    """The CPU's features where the system tells: a folder of notes may be shared by machines."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
