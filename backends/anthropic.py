@@ -1,0 +1,219 @@
+"""Claude, on Anthropic's Messages API through the official SDK, or on any gateway named in ANTHROPIC_BASE_URL.
+
+The SDK (about a second to import) is loaded by `prepare`, in a thread. It does authentication, headers, connections
+and time-outs; the body is ours, byte for byte (`anthropic_wire`), and retries are the loop's. The rules are those of API
+version 2026-10-21, which anthropic 2.14.0 speaks: no sampling parameters, no forced tool choice on the newest models,
+thinking blocks returned unmodified.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from backends.anthropic_errors import OFFICIAL_URL, Endpoint, broken_answer, cut_stream, error_in_stream, from_sdk
+from backends.anthropic_reply import BrokenStreamError, ReplyReader
+from backends.anthropic_wire import DIALECT, DamagedWireError, RequestBody
+from backends.base import BackendError, Capabilities, Env, ErrorKind, Event, Request, WireStore
+from backends.catalog import ModelInfo
+
+if TYPE_CHECKING:
+    import anthropic
+    import httpx2
+
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+
+_DRAIN_S: Final = 1.0
+
+
+class AnthropicBackend:
+    """One Claude model.
+
+    `env` holds ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and perhaps ANTHROPIC_BASE_URL. `effort` is sent only when
+    given. `official`: whether the base URL is Anthropic's own API, which alone answers cache diagnostics (None: told
+    by the URL). Time-outs in seconds: to connect, and between two signs of life in a stream.
+    """
+
+    def __init__(
+        self,
+        model: ModelInfo,
+        *,
+        env: Env,
+        wires: WireStore,
+        effort: Effort | None = None,
+        official: bool | None = None,
+        connect_timeout: float = 10.0,
+        read_timeout: float = 600.0,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._model = model
+        self._effort = effort
+        self._timeouts = (connect_timeout, read_timeout)
+        self._body = RequestBody(wires)
+        variable = "ANTHROPIC_API_KEY" if env.get("ANTHROPIC_API_KEY", "").strip() else "ANTHROPIC_AUTH_TOKEN"
+        self._key = env.get(variable, "").strip()
+        base_url = env.get("ANTHROPIC_BASE_URL", "").strip() or OFFICIAL_URL
+        self._endpoint = Endpoint(
+            base_url=base_url,
+            model=model.name,
+            official=base_url.rstrip("/") == OFFICIAL_URL if official is None else official,
+            key_variable=variable,
+            secrets=(self._key,) if self._key else (),
+            now=now,
+        )
+        self._client: anthropic.AsyncAnthropic | None = None
+        self._preparing = asyncio.Lock()
+
+    @property
+    def name(self) -> str:
+        return self._model.name
+
+    @property
+    def dialect(self) -> str:
+        return DIALECT
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._model.capabilities
+
+    async def prepare(self) -> None:
+        """Load the SDK and make the client, in a thread, so that the caller can do other work meanwhile.
+
+        Sends nothing. Raises BackendError (AUTH) at once when there is no usable key. Idempotent; `stream` does it
+        when nobody did.
+        """
+        self._check_key()
+        async with self._preparing:
+            if self._client is None:
+                self._client = await asyncio.to_thread(self._connect)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
+        """Run one call: see `Backend.stream`. `request.temperature` is not sent; the API refuses it."""
+        await self.prepare()
+        body = self._build(request)
+        reader = ReplyReader(long_asked=any(marker.ttl == "long" for marker in request.markers))
+        try:
+            async with aclosing(self._payloads(body)) as payloads:
+                try:
+                    async for payload in payloads:
+                        for event in reader.feed(payload):
+                            yield event
+                        if reader.done:
+                            break
+                except BackendError as error:
+                    # A connection that is lost behind the stop reason has lost nothing of the reply.
+                    if not (reader.whole and error.kind in (ErrorKind.NETWORK, ErrorKind.TIMEOUT)):
+                        raise
+                if not reader.whole:
+                    raise cut_stream(self._endpoint)
+                for event in reader.finish():
+                    yield event
+                await _drain(payloads)
+        except BrokenStreamError as error:
+            raise broken_answer(self._endpoint, f"a broken stream ({error})") from error
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    def _check_key(self) -> None:
+        if not self._key:
+            raise BackendError(
+                ErrorKind.AUTH,
+                f"No key for {self.name}: set ANTHROPIC_API_KEY (or ANTHROPIC_AUTH_TOKEN), or use a model on this "
+                "machine with --model local/qwen2.5-coder-1.5b.",
+            )
+        if not all("!" <= char <= "~" for char in self._key):
+            raise BackendError(
+                ErrorKind.AUTH,
+                f"{self._endpoint.key_variable} holds a space or a character that no key has. Copy the key again.",
+            )
+
+    def _connect(self) -> "anthropic.AsyncAnthropic":
+        import anthropic
+        import httpx2
+
+        is_key = self._endpoint.key_variable == "ANTHROPIC_API_KEY"
+        connect, read = self._timeouts
+        try:
+            return anthropic.AsyncAnthropic(
+                api_key=self._key if is_key else None,
+                auth_token=None if is_key else self._key,
+                base_url=self._endpoint.base_url,
+                max_retries=0,
+                timeout=httpx2.Timeout(read, connect=connect),
+            )
+        except (anthropic.AnthropicError, httpx2.InvalidURL) as error:
+            raise from_sdk(error, self._endpoint) from error
+
+    def _build(self, request: Request) -> bytes:
+        head: dict[str, object] = {"model": self._model.id, "stream": True}
+        if self._model.thinking == "adaptive":
+            # Without "summarized" the newest models return empty thinking, and hide in it what they say between calls.
+            head["thinking"] = {"type": "adaptive", "display": "summarized"}
+        if self._effort is not None:
+            head["output_config"] = {"effort": self._effort}
+        tail: dict[str, object] = {"max_tokens": request.max_output or self._model.max_output}
+        if self._endpoint.official:
+            tail["diagnostics"] = {"previous_message_id": request.previous_response}
+        try:
+            self._body.extend_to(request.prompt)
+        except DamagedWireError as error:
+            raise BackendError(
+                ErrorKind.INVALID, f"This session's record is damaged ({error}). Nothing was sent. Start a new session."
+            ) from error
+        return self._body.take(head, request.markers, tail)
+
+    async def _payloads(self, body: bytes) -> AsyncGenerator[Any, None]:
+        """Send `body`; the payloads of the stream's events, parsed. Raises BackendError for any failure."""
+        import anthropic
+        import httpx2
+
+        assert self._client is not None
+        try:
+            # Not messages.create: it would walk and write the whole history anew for each call, in its own way.
+            stream = await self._client.post(
+                "/v1/messages",
+                content=body,
+                cast_to=anthropic.types.Message,
+                stream=True,
+                stream_cls=anthropic.AsyncStream[anthropic.types.RawMessageStreamEvent],
+            )
+            try:
+                self._check_type(stream.response)
+                async for event in anthropic.AsyncStream.raw_events(stream.response):
+                    if event.data:
+                        yield self._parsed(event.data)
+            finally:
+                await stream.close()
+        except (anthropic.AnthropicError, httpx2.HTTPError, httpx2.InvalidURL) as error:
+            raise from_sdk(error, self._endpoint) from error
+        except UnicodeDecodeError as error:
+            raise broken_answer(self._endpoint, "bytes that are no UTF-8") from error
+
+    def _check_type(self, response: "httpx2.Response") -> None:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip()
+        if kind != "text/event-stream":
+            what = "a web page" if "html" in kind else f"{kind or 'no content type'}"
+            raise broken_answer(self._endpoint, f"{what} instead of a stream of events")
+
+    def _parsed(self, data: str) -> Any:
+        try:
+            payload = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise broken_answer(self._endpoint, "an event that is no JSON") from error
+        if isinstance(payload, dict) and payload.get("type") == "error":
+            raise error_in_stream(payload, self._endpoint)
+        return payload
+
+
+async def _drain(payloads: AsyncIterator[Any]) -> None:
+    """Read to the end of the response, so that the connection can serve the next call."""
+    try:
+        async with asyncio.timeout(_DRAIN_S):
+            async for _ in payloads:
+                pass
+    except (TimeoutError, BackendError):
+        return  # the reply is whole; only the connection is of no more use

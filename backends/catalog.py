@@ -1,0 +1,257 @@
+"""What is known of each model: limits, cache rules, price multipliers. Read from `models.toml` beside this file.
+
+A `models.toml` of the user is merged over it, model by model and key by key. A model that neither names gets its
+provider's conservative defaults, marked as assumed.
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, Literal, Self
+
+from backends.base import Capabilities, Env
+from context.breakpoints import CacheLimits
+
+_BUILT_IN: Final = Path(__file__).with_name("models.toml")
+_DATE_SUFFIX: Final = re.compile(r"[-@]\d{8}$|-latest$")  # a dated id is the same model as the undated one
+
+DEFAULT_ANTHROPIC: Final = "anthropic/claude-sonnet-5-5"
+DEFAULT_LOCAL: Final = "local/qwen2.5-coder-1.5b"
+
+
+_Row = Mapping[str, Any]
+
+
+class CatalogError(ValueError):
+    """A model name or a `models.toml` that makes no sense. `str(error)` is one line for a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTable:
+    """USD per million tokens. None: not stated. `above`: what holds for the whole request over so many input tokens."""
+
+    input: Decimal
+    output: Decimal
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+    cache_write_long: Decimal | None = None
+    above: tuple[tuple[int, "PriceTable"], ...] = ()
+
+    def for_input(self, tokens: int) -> "PriceTable":
+        """The table for a request of `tokens` input tokens, cached ones included."""
+        reached = [table for start, table in self.above if tokens > start]
+        return reached[-1] if reached else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInfo:
+    """One model. Token limits in the model's own tokens, times in seconds.
+
+    `read`, `write` and `write_long` are multiples of the price of a fresh input token. `ttl_short` and `ttl_long` are
+    None where a cache has no clock or no long time to live. `price` is set where the files state one (elsewhere
+    genai-prices does). `source` names the file that had the last word; `assumed`: no file names this model, these are
+    its provider's defaults.
+    """
+
+    provider: str
+    id: str
+    context: int
+    max_output: int
+    min_cache_tokens: int
+    max_markers: int
+    read: Decimal
+    write: Decimal
+    write_long: Decimal | None = None
+    ttl_short: int | None = None
+    ttl_long: int | None = None
+    token_scale: float
+    thinking: Literal["adaptive", "none"]
+    effort: str | None = None
+    price: PriceTable | None = None
+    source: str
+    assumed: bool
+
+    @property
+    def name(self) -> str:
+        """The full name, as a person types it."""
+        is_path = self.id.endswith(".gguf") or "/" in self.id or "\\" in self.id
+        return f"{self.provider}{':' if self.provider == 'local' and is_path else '/'}{self.id}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            context=self.context,
+            max_output=self.max_output,
+            cache=CacheLimits(max_markers=self.max_markers, min_tokens=self.min_cache_tokens),
+            token_scale=self.token_scale,
+        )
+
+
+class Catalog:
+    """All models that the files name. Load it once; look-ups are cheap."""
+
+    def __init__(self, defaults: Mapping[str, _Row], models: Mapping[str, Mapping[str, _Row]]):
+        self._defaults = defaults
+        self._models = models
+
+    @classmethod
+    def load(cls, user_file: Path | None = None) -> Self:
+        """The built-in catalogue, with `user_file` merged over it when it exists.
+
+        Raises CatalogError when that file is not readable, not TOML, or has keys or values that mean nothing.
+        """
+        tables = _read(_BUILT_IN, "models.toml")
+        if user_file is not None and user_file.exists():
+            tables = _merged(tables, _read(user_file, str(user_file)))
+        defaults = tables.pop("defaults", {})
+        catalog = cls(defaults, tables)
+        for name in catalog.names():
+            catalog.find(name)  # a mistake is reported when the file is read, not in the middle of a session
+        return catalog
+
+    def names(self) -> list[str]:
+        """The full names of all models that a file names, sorted."""
+        return sorted(f"{provider}/{model}" for provider, models in self._models.items() for model in models)
+
+    def find(self, name: str) -> ModelInfo:
+        """The model called `name`: `anthropic/…`, `local/…` or `local:/path.gguf`.
+
+        Raises CatalogError for a name without a known provider.
+        """
+        provider, model = self._split(name)
+        rows = self._models.get(provider, {})
+        row = rows.get(model) or rows.get(_DATE_SUFFIX.sub("", model))
+        defaults = self._defaults.get(provider, {})
+        return _model(provider, model, {**defaults, **(row or {})}, assumed=row is None)
+
+    def _split(self, name: str) -> tuple[str, str]:
+        provider, separator, model = name.partition("/")
+        if name.startswith("local:"):
+            provider, separator, model = "local", ":", name.removeprefix("local:")
+        if separator and model.strip() and provider in {*self._defaults, *self._models}:
+            return provider, model
+        near = difflib.get_close_matches(name, self.names(), n=1) or [
+            known for known in self.names() if known.endswith(f"/{name}")
+        ]
+        advice = f"Did you mean {near[0]}?" if near else "`agent models list` shows all."
+        raise CatalogError(f"No model {name!r}: a name is provider/model, such as {DEFAULT_ANTHROPIC}. {advice}")
+
+
+def default_model(env: Env) -> str:
+    """The model for someone who named none: that of the cloud key in the environment, else the local one."""
+    if env.get("ANTHROPIC_API_KEY", "").strip() or env.get("ANTHROPIC_AUTH_TOKEN", "").strip():
+        return DEFAULT_ANTHROPIC
+    return DEFAULT_LOCAL
+
+
+def _read(path: Path, source: str) -> dict[str, Any]:
+    """The tables of a file, each row stamped with where it is from."""
+    try:
+        tables = tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
+    except OSError as error:
+        raise CatalogError(f"{source} cannot be read: {error.strerror}. No model was looked up.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CatalogError(f"{source} is not valid TOML: {error}") from error
+    for provider, models in tables.items():
+        if not isinstance(models, dict) or not all(isinstance(row, dict) for row in models.values()):
+            raise CatalogError(f"{source}: {provider!r} must hold tables such as [anthropic.claude-x].")
+        for model, row in models.items():
+            _check_keys(row, f"{source}, [{provider}.{model}]")
+            row["source"] = f"{source} (defaults)" if provider == "defaults" else source
+    return tables
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """`base` with `over` on top: tables key by key, anything else replaced."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+_KEYS: Final = {field.name for field in fields(ModelInfo)} - {"provider", "id", "assumed", "source"}
+
+
+def _check_keys(row: Mapping[str, Any], where: str) -> None:
+    for key in row:
+        if key not in _KEYS:
+            near = difflib.get_close_matches(key, _KEYS, n=1)
+            advice = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(_KEYS))}."
+            raise CatalogError(f"{where}: unknown key {key!r}; {advice}")
+
+
+def _model(provider: str, model: str, row: Mapping[str, Any], *, assumed: bool) -> ModelInfo:
+    where = f"{row.get('source', 'models.toml')}, [{provider}.{model}]"
+    try:
+        return ModelInfo(
+            provider=provider,
+            id=model,
+            context=_whole(row, "context", least=1),
+            max_output=_whole(row, "max_output", least=1),
+            min_cache_tokens=_whole(row, "min_cache_tokens"),
+            max_markers=_whole(row, "max_markers"),
+            read=_decimal(row, "read"),
+            write=_decimal(row, "write"),
+            write_long=_decimal(row, "write_long") if "write_long" in row else None,
+            ttl_short=_whole(row, "ttl_short", least=1) if "ttl_short" in row else None,
+            ttl_long=_whole(row, "ttl_long", least=1) if "ttl_long" in row else None,
+            token_scale=float(_decimal(row, "token_scale")),
+            thinking=_thinking(row),
+            effort=str(row["effort"]) if "effort" in row else None,
+            price=_price(row["price"]) if "price" in row else None,
+            source=str(row.get("source", "models.toml")),
+            assumed=assumed,
+        )
+    except KeyError as error:
+        raise CatalogError(f"{where}: {error.args[0]} is missing.") from error
+    except (TypeError, ValueError) as error:
+        raise CatalogError(f"{where}: {error}") from error
+
+
+def _whole(row: Mapping[str, Any], key: str, least: int = 0) -> int:
+    value = row[key]
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{key} must be a whole number of at least {least}, not {value!r}.")
+    return value
+
+
+def _decimal(row: Mapping[str, Any], key: str) -> Decimal:
+    value = row[key]
+    if not isinstance(value, int | Decimal) or isinstance(value, bool) or not Decimal(value).is_finite() or value < 0:
+        raise ValueError(f"{key} must be a number of at least 0, not {value!r}.")
+    return Decimal(value)
+
+
+def _thinking(row: Mapping[str, Any]) -> Literal["adaptive", "none"]:
+    match row["thinking"]:
+        case "adaptive":
+            return "adaptive"
+        case "none":
+            return "none"
+        case other:
+            raise ValueError(f"thinking must be 'adaptive' or 'none', not {other!r}.")
+
+
+_PRICE_KEYS: Final = ("input", "output", "cache_read", "cache_write", "cache_write_long")
+
+
+def _price(row: Any, allowed: tuple[str, ...] = (*_PRICE_KEYS, "above")) -> PriceTable:
+    if not isinstance(row, dict):
+        raise ValueError("price must be a table.")
+    unknown = [key for key in row if key not in allowed]
+    if unknown:
+        raise ValueError(f"price has an unknown key {unknown[0]!r}; known: {', '.join(allowed)}.")
+    tiers = [(_whole(tier, "tokens"), _price(tier, (*_PRICE_KEYS, "tokens"))) for tier in row.get("above", [])]
+    return PriceTable(
+        input=_decimal(row, "input"),
+        output=_decimal(row, "output"),
+        cache_read=_decimal(row, "cache_read") if "cache_read" in row else None,
+        cache_write=_decimal(row, "cache_write") if "cache_write" in row else None,
+        cache_write_long=_decimal(row, "cache_write_long") if "cache_write_long" in row else None,
+        above=tuple(sorted(tiers, key=lambda tier: tier[0])),
+    )
