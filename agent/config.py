@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,28 +45,33 @@ class Settings:
 class Folders:
     """Where files are kept.
 
-    `config`: config.toml, models.toml. `data`: ledger.db, models/, output/ (full tool outputs).
+    `config`: config.toml and models.toml. `data`: ledger.db and output/ (full tool outputs). `models`: model files.
     """
 
     config: Path
     data: Path
+    models: Path
 
     @classmethod
     def find(cls, env: Mapping[str, str]) -> "Folders":
-        """`KEEPWARM_HOME` for everything when it is set, else the platform's usual places."""
-        if home := env.get("KEEPWARM_HOME"):
-            return cls(Path(home), Path(home))
-        import platformdirs
+        """`KEEPWARM_HOME` for everything when it is set, else the platform's usual places.
 
-        return cls(platformdirs.user_config_path("keepwarm"), platformdirs.user_data_path("keepwarm"))
+        `KEEPWARM_MODELS_DIR` moves the model files alone.
+        """
+        if home := env.get("KEEPWARM_HOME"):
+            config = data = cache = Path(os.path.abspath(os.path.expanduser(home)))
+        else:
+            import platformdirs
+
+            config = platformdirs.user_config_path("keepwarm", appauthor=False)
+            data = platformdirs.user_data_path("keepwarm", appauthor=False)
+            cache = platformdirs.user_cache_path("keepwarm", appauthor=False)
+        models = env.get("KEEPWARM_MODELS_DIR")
+        return cls(config, data, Path(os.path.expanduser(models)) if models else cache / "models")
 
     @property
     def ledger(self) -> Path:
         return self.data / "ledger.db"
-
-    @property
-    def models(self) -> Path:
-        return self.data / "models"
 
     def output(self, session: str) -> Path:
         return self.data / "output" / session

@@ -3,6 +3,7 @@
 It decides nothing about screens.
 """
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -23,7 +24,7 @@ _CUT_AT_LIMIT: Final = (
     "Your reply was cut at the output limit. Go on where it ends; write large files in several steps."
 )
 _EMPTY_REPLY: Final = "Your reply was empty. Go on, or say that you are done."
-_GO_ON: Final = 'Everything so far is kept: go on with `agent run --continue "…"`.'
+GO_ON: Final = 'Everything so far is kept: go on with `agent run --continue "…"`.'
 _GO_ON_NEW: Final = "Everything so far is kept; start a new session for what is left."
 _MOST_NUDGES: Final = 2  # in a row; a model that needs a third is not getting anywhere
 
@@ -54,9 +55,10 @@ class Loop:
         self._emit = emit
 
     async def turn(self, command: str, now: Environment) -> events.TurnFinished:
-        """Run one command to its end and emit (and return) how it ended.
+        """Run one command to its end; emit and return how it ended.
 
-        A cancelled turn can be repaired and continued.
+        A cancelled turn emits that it was interrupted and raises CancelledError; the next turn repairs what it left
+        open.
         """
         session = self._session
         notices = session.repair()
@@ -65,50 +67,71 @@ class Loop:
         else:
             notices += changes(session.told, now)
         session.append([command_block(command, notices)], told=now)
-        return await self._until_done()
+        turn = _Turn()
+        try:
+            end, message = await self._until_done(turn)
+        except asyncio.CancelledError:
+            self._finish(turn, TurnEnd.INTERRUPTED, f"Interrupted. {GO_ON}")
+            raise
+        return self._finish(turn, end, message)
 
-    async def _until_done(self) -> events.TurnFinished:
-        calls, cost, text, nudges = 0, Decimal(0), "", 0
-        cost_known = True
+    def _finish(self, turn: "_Turn", end: TurnEnd, message: str | None) -> events.TurnFinished:
+        finished = events.TurnFinished(end, turn.text, message, turn.calls, turn.cost_usd, self._session.id)
+        self._emit(finished)
+        return finished
 
-        def finish(end: TurnEnd, message: str | None = None) -> events.TurnFinished:
-            finished = events.TurnFinished(end, text, message, calls, cost if cost_known else None, self._session.id)
-            self._emit(finished)
-            return finished
-
+    async def _until_done(self, turn: "_Turn") -> tuple[TurnEnd, str | None]:
+        nudges = 0
         while True:
-            if self._limits.max_turns is not None and calls >= self._limits.max_turns:
-                return finish(TurnEnd.LIMIT, f"Stopped after {calls} calls (--max-turns). {_GO_ON}")
-            if self._limits.max_cost is not None and cost >= self._limits.max_cost:
-                return finish(TurnEnd.LIMIT, f"Stopped at ${cost:.4f} (--max-cost). {_GO_ON}")
+            if (reached := self._limit(turn)) is not None:
+                return TurnEnd.LIMIT, f"{reached} {GO_ON}"
             try:
                 reply = await self._caller.call()
             except BackendError as error:
-                return finish(TurnEnd.FAILED, f"{error} {_GO_ON}")
-            calls += 1
-            cost_known = cost_known and reply.cost_usd is not None
-            cost += reply.cost_usd or Decimal(0)
-            if reply.block is not None and reply.block.text:
-                text = reply.block.text
+                return TurnEnd.FAILED, f"{error} {GO_ON}"
+            turn.add(reply)
 
             if reply.block is not None and (asked := reply.block.tool_calls):
                 results = await self._toolbox.run(asked)
                 self._session.append([results_block(asked, results)])
                 if (stuck := self._toolbox.stuck_on(asked)) is not None:
-                    return finish(
-                        TurnEnd.STUCK, f"Stopped: the model keeps calling {stuck.name} with the same result. {_GO_ON}"
-                    )
+                    return TurnEnd.STUCK, f"Stopped: the model keeps calling {stuck.name} with the same result. {GO_ON}"
                 nudges = 0
                 continue
 
             verdict = judge(reply)
             if verdict.end is not None:
-                return finish(verdict.end, verdict.message)
+                return verdict.end, verdict.message
             nudges += 1
             if nudges > _MOST_NUDGES:
-                return finish(TurnEnd.FAILED, f"Stopped: {verdict.message} {_GO_ON}")
+                return TurnEnd.FAILED, f"Stopped: {verdict.message} {GO_ON}"
             if verdict.nudge is not None:
                 self._session.append([notice_block(verdict.nudge)])
+
+    def _limit(self, turn: "_Turn") -> str | None:
+        limits = self._limits
+        if limits.max_turns is not None and turn.calls >= limits.max_turns:
+            return f"Stopped after {turn.calls} calls (--max-turns)."
+        if limits.max_cost is not None and turn.known_cost >= limits.max_cost:
+            return f"Stopped at ${turn.known_cost:.4f} (--max-cost)."
+        return None
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What a turn has come to. `known_cost` in USD leaves out calls whose price is unknown; `cost_usd` is then None."""
+
+    calls: int = 0
+    known_cost: Decimal = Decimal(0)
+    cost_usd: Decimal | None = Decimal(0)
+    text: str = ""
+
+    def add(self, reply: Reply) -> None:
+        self.calls += 1
+        self.known_cost += reply.cost_usd or Decimal(0)
+        self.cost_usd = None if reply.cost_usd is None or self.cost_usd is None else self.cost_usd + reply.cost_usd
+        if reply.block is not None and reply.block.text:
+            self.text = reply.block.text
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,13 @@
 """One conversation: its prompt, held equal to what the ledger holds, and its repair after a kill."""
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
-from agent.ledger import Ledger, SessionRow
+from agent.ledger import Ledger, SessionBusyError, SessionRow
 from context.block import Block, Role, Text, ToolResult
 from context.layers.history import CUT_REPLY, INTERRUPTED, reply_block, results_block
 from context.notices import Environment
@@ -41,6 +43,23 @@ class Session:
     def resume(cls, ledger: Ledger, row: SessionRow) -> "Session":
         """The stored session, block for block. Call `repair` before the next command."""
         return cls(row.id, ledger, ledger.prompt(row.id), Environment.from_json(row.told), resumed=True)
+
+    @contextmanager
+    def lock(self, folder: Path) -> Iterator[None]:
+        """Hold the session for this process; a kill releases it.
+
+        Raises SessionBusyError when another process has it.
+        """
+        import filelock
+
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with filelock.FileLock(folder / f"{self.id}.lock", timeout=0):
+                yield
+        except filelock.Timeout as error:
+            raise SessionBusyError(
+                f"Session {self.id} is in use by another process. Nothing was sent. Wait for it to end, or start a new one."
+            ) from error
 
     def append(self, blocks: Iterable[Block], *, told: Environment | None = None) -> None:
         """Record `blocks` and make them part of the prompt.

@@ -101,14 +101,15 @@ class UsageReported:
 class ReplyFinished:
     """The end of a stream: the reply's parts as they must be sent back, and why it ended.
 
-    `response_id` is the provider's name for the response. `detail` is the provider's own words on an unusual stop, if
-    any.
+    `response_id` is the provider's name for the response. `detail` is the provider's own words on an unusual stop, and
+    `cache_miss` its own explanation of a cache miss, if any.
     """
 
     parts: tuple[Part, ...]
     stop: StopReason
     response_id: str | None = None
     detail: str | None = None
+    cache_miss: str | None = None
 
 
 Event = (
@@ -226,6 +227,10 @@ class Backend(Protocol):
 
     @property
     def capabilities(self) -> Capabilities: ...
+
+    async def prepare(self) -> None:
+        """Load what the first call needs (SDK, model file), so that it waits for nothing else. Optional, idempotent."""
+        ...
 
     def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         """Run one call (an async generator).

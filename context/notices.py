@@ -37,9 +37,9 @@ _MODES_UNATTENDED = {
 }
 
 
-def first_notice(now: Environment) -> str | None:
-    """What the first command of a session is preceded by; nothing in mode auto, which restricts nothing."""
-    return None if now.mode == "auto" else _mode(now)
+def first_notices(now: Environment) -> list[str]:
+    """What precedes the first command of a session: the mode, but nothing in mode auto, which restricts nothing."""
+    return [] if now.mode == "auto" else [_mode(now)]
 
 
 def changes(told: Environment, now: Environment) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
+from agent.ledger import CallRow
 from backends.base import Usage
 
 
@@ -64,8 +65,13 @@ def money(usd: Decimal | None) -> str:
     return f"${usd:,.2f}" if usd >= 10 else f"${usd:.4f}"
 
 
-def total_of(rows: Iterable[tuple[Usage, Decimal | None]]) -> Totals:
+def total_of(calls: Iterable[CallRow]) -> Totals:
+    """Sums over calls.
+
+    A call that was refused before anything was read is not billed, and does not make sums unknown.
+    """
     totals = Totals()
-    for usage, cost in rows:
-        totals = totals.plus(usage, cost)
+    for call in calls:
+        if not (call.status == "failed" and call.usage == Usage()):
+            totals = totals.plus(call.usage, call.cost_usd)
     return totals

@@ -10,8 +10,19 @@ def command_block(command: str, notices: Sequence[str] = ()) -> Block:
     """One user message. Raises ValueError for a command without text."""
     if not command.strip():
         raise ValueError("empty command")
-    parts: list[Part] = []
-    if notices:
-        parts.append(Text("<notice>\n" + "\n".join(notices) + "\n</notice>"))
+    parts: list[Part] = [Text(_notice(notices))] if notices else []
     parts.append(Text(command))
-    return Block.make(Layer.COMMAND, Role.USER, parts, count_parts(tuple(parts)))
+    return _block(tuple(parts))
+
+
+def notice_block(notice: str) -> Block:
+    """A user message from the program alone."""
+    return _block((Text(_notice([notice])),))
+
+
+def _notice(notices: Sequence[str]) -> str:
+    return "<notice>\n" + "\n".join(notices) + "\n</notice>"
+
+
+def _block(parts: tuple[Part, ...]) -> Block:
+    return Block.make(Layer.COMMAND, Role.USER, parts, count_parts(parts))

@@ -68,9 +68,9 @@ def _walk(root: Path) -> Iterator[str]:
                 yield prefix + name
 
 
-def _gitignore(root: Path) -> pathspec.PathSpec[pathspec.Pattern]:
+def _gitignore(root: Path) -> pathspec.GitIgnoreSpec:
     try:
         lines = (root / ".gitignore").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         lines = []
-    return pathspec.PathSpec.from_lines("gitwildmatch", lines)
+    return pathspec.GitIgnoreSpec.from_lines(lines)

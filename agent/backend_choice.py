@@ -1,0 +1,117 @@
+"""From a model name to a backend that can be called, downloading a local model when the person agrees."""
+
+import asyncio
+import importlib.util
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final
+
+from agent.config import Folders, Settings
+from agent.errors import USAGE, UserError
+from backends.base import Backend, Usage, WireStore
+from backends.catalog import Catalog, CatalogError, ModelInfo, default_model
+from backends.llama.models import LocalModel, is_local, megabytes, resolve
+from backends.prices import price
+
+_NO_LLAMA: Final = (
+    "{name} runs inside this program by llama.cpp, which is not installed. Nothing was done. "
+    "Run: pip install 'keepwarm[local]' - or set ANTHROPIC_API_KEY and use a cloud model."
+)
+
+if TYPE_CHECKING:
+    from backends.llama.fetch import FetchProgress
+
+
+def load_catalog(folders: Folders) -> Catalog:
+    """The model catalogue with the person's own models.toml over it. Raises UserError for one that makes no sense."""
+    try:
+        return Catalog.load(folders.config / "models.toml")
+    except CatalogError as error:
+        raise UserError(str(error), USAGE) from error
+
+
+def find_model(name: str, catalog: Catalog) -> ModelInfo:
+    try:
+        return catalog.find(name)
+    except CatalogError as error:
+        raise UserError(str(error), USAGE) from error
+
+
+def choose_model(settings: Settings, env: Mapping[str, str]) -> str:
+    """The model in force: the one that was named, else what the keys in the environment allow, else the local
+    default.
+    """
+    return settings.model or default_model(env)
+
+
+class Downloads:
+    """How a download is shown and agreed to. `agree` is None when nobody can be asked: then it just happens."""
+
+    def __init__(
+        self,
+        progress: "Callable[[FetchProgress], None]",
+        announce: Callable[[str], None],
+        agree: Callable[[str], Awaitable[bool]] | None,
+    ) -> None:
+        self.progress = progress
+        self.announce = announce
+        self.agree = agree
+
+
+async def fetch_model(name: str, folders: Folders, env: Mapping[str, str], downloads: Downloads) -> LocalModel:
+    """The local model `name` with its file in place.
+
+    Raises UserError when the person declines, BackendError otherwise.
+    """
+    from backends.llama.models import download_question
+    from backends.llama.verify import ready_path
+
+    model = resolve(name, folders.models)
+    if model.present or model.spec is None:
+        await asyncio.to_thread(ready_path, model, folders.models)
+        return model
+    from backends.llama.fetch import fetch
+    from backends.llama.sources import default_sources
+
+    sources = default_sources(model.spec, folders.models, env)
+    titles = [source.title for source in sources]
+    if downloads.agree is None:
+        downloads.announce(f"Downloading {name}: {megabytes(model.spec.bytes)} from {' or '.join(titles)}.")
+    elif not await downloads.agree(download_question(model.spec, titles)):
+        raise UserError("Nothing was downloaded. Name another model with --model, or a file with local:/path.gguf.")
+    path = await fetch(model.spec, folders.models, sources, progress=downloads.progress, announce=downloads.announce)
+    return LocalModel(model.name, path, True, model.spec)
+
+
+async def open_backend(
+    info: ModelInfo,
+    settings: Settings,
+    folders: Folders,
+    env: Mapping[str, str],
+    wires: WireStore,
+    downloads: Downloads,
+) -> Backend:
+    """A backend for the model. The SDK or the model file loads on `prepare` or at the first call."""
+    if is_local(info.name):
+        if importlib.util.find_spec("llama_cpp") is None:  # asked before a gigabyte is downloaded for nothing
+            raise UserError(_NO_LLAMA.format(name=info.name))
+        model = await fetch_model(info.name, folders, env, downloads)
+        from backends.llama.backend import LlamaBackend
+
+        return LlamaBackend(model.path, name=info.name, wires=wires, context=settings.context, threads=settings.threads)
+    if info.provider == "anthropic":
+        from backends.anthropic import AnthropicBackend
+
+        return AnthropicBackend(info, env=env, wires=wires)
+    raise UserError(f"{info.name}: this release runs anthropic/… and local models.", USAGE)
+
+
+def pricing(info: ModelInfo) -> Callable[[Usage, datetime], tuple[Decimal | None, str | None]]:
+    """What a call on `info` costs, with the source and day of the price."""
+
+    def of(usage: Usage, at: datetime) -> tuple[Decimal | None, str | None]:
+        found = price(info, usage, at)
+        return found.usd, f"{found.source}, {found.date}"
+
+    return of

@@ -1,0 +1,218 @@
+"""The command line.
+
+Each command reads its flags, calls one function and turns errors into one line and an exit code.
+"""
+
+import asyncio
+import os
+import random
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from agent.config import MODES, Folders, load
+from agent.errors import FAILED, INTERRUPTED, USAGE, UserError
+from backends.base import BackendError
+
+app: Final = typer.Typer(
+    name="agent",
+    help="A coding agent for the terminal that keeps its prompt cache warm and accounts for every token.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+models_app: Final = typer.Typer(help="Local models: what there is, download, details.", no_args_is_help=True)
+app.add_typer(models_app, name="models")
+
+
+def run() -> None:
+    """Entry point behind keepwarm.main()."""
+    try:
+        app()
+    except (UserError, BackendError) as error:
+        _fail(error)
+
+
+def _fail(error: UserError | BackendError) -> None:
+    sys.stderr.write(f"agent: {error}\n")
+    raise SystemExit(error.exit_code if isinstance(error, UserError) else FAILED)
+
+
+@app.command("run")
+def run_command(
+    prompt: Annotated[
+        str | None, typer.Argument(help="What to do. Left out, or '-': read from standard input.")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="anthropic/…, local/… or local:/path.gguf")] = None,
+    mode: Annotated[str | None, typer.Option(help=f"What runs without asking: {', '.join(MODES)}.")] = None,
+    go_on: Annotated[
+        bool, typer.Option("--continue", "-c", help="Go on with the last session of this directory.")
+    ] = False,
+    resume: Annotated[str | None, typer.Option(help="Go on with this session (see `agent sessions`).")] = None,
+    max_turns: Annotated[int | None, typer.Option(help="Most calls to the model.")] = None,
+    max_cost: Annotated[str | None, typer.Option(help="Most USD to spend.")] = None,
+    context: Annotated[int | None, typer.Option(help="Context window of a local model, in tokens.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of a local model.")] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON event a line (docs/events.md).")] = False,
+) -> None:
+    """Do one task in the current directory.
+
+    The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 1 failed, 2 usage, 3
+    limit reached, 130 interrupted.
+    """
+    from agent.oneshot import Surroundings, Task, run_once
+    from agent.terminal import Terminal
+
+    env = dict(os.environ)
+    folders = Folders.find(env)
+    flags = {
+        "model": model,
+        "mode": mode,
+        "max_turns": max_turns,
+        "max_cost": max_cost,
+        "context": context,
+        "threads": threads,
+    }
+    settings = load(folders, env, {name: value for name, value in flags.items() if value is not None})
+    command = _read_prompt(prompt)
+    task = Task(command, Path.cwd(), again=go_on, session=resume)
+    terminal = Terminal(json_lines=json_lines)
+    around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
+    try:
+        code = _await(lambda: run_once(task, settings, folders, around))
+    finally:
+        terminal.close()
+    raise typer.Exit(code)
+
+
+def _read_prompt(argument: str | None) -> str:
+    if argument is not None and argument != "-":
+        return argument
+    if argument is None and sys.stdin.isatty():
+        raise UserError('There is no prompt. Nothing was sent. Say what to do: agent run "…"', USAGE)
+    return sys.stdin.buffer.read().decode("utf-8", errors="replace")
+
+
+def _await(make: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run to the end; an interrupt (Ctrl-C, SIGTERM, SIGHUP) cancels the work and gives exit code 130."""
+    from agent.signals import run_cancellable
+
+    try:
+        return run_cancellable(make)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        sys.stderr.write("agent: interrupted. What was recorded is kept.\n")
+        return INTERRUPTED
+    except BaseExceptionGroup as group:  # from a task group: the first error a person can read says it all
+        matched = group.subgroup((UserError, BackendError))
+        if matched is None:
+            raise
+        raise _first(matched) from group
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+@app.command()
+def cost(
+    session: Annotated[
+        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
+) -> None:
+    """What a session cost, call by call: fresh, read, written and output tokens, hit rate, money, speed."""
+    from agent.ledger import Ledger
+    from agent.reports.cost import CostReport, print_report
+
+    with Ledger.open(Folders.find(os.environ).ledger) as ledger:
+        row = ledger.session(session) if session else ledger.last_used(os.getcwd())
+        if row is None:
+            where = f"called {session!r}" if session else f"in {os.getcwd()}"
+            raise UserError(f"There is no session {where}. `agent sessions` lists them all.", USAGE)
+        report = CostReport.of(row, ledger.calls(row.id))
+    if as_json:
+        _print_json(report.to_json())
+    else:
+        print_report(report)
+
+
+@app.command()
+def sessions(
+    here: Annotated[bool, typer.Option("--here", help="Only those of this directory.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
+) -> None:
+    """The sessions there are, newest first."""
+    from agent.ledger import Ledger
+    from agent.reports.sessions import print_sessions, summarise, to_json
+
+    with Ledger.open(Folders.find(os.environ).ledger) as ledger:
+        summaries = summarise(ledger, ledger.sessions(os.getcwd() if here else None))
+    if as_json:
+        _print_json(to_json(summaries))
+    elif summaries:
+        print_sessions(summaries)
+    else:
+        sys.stdout.write('There are no sessions yet. Start one: agent run "…"\n')
+
+
+@models_app.command("list")
+def models_list() -> None:
+    """Local models that can be downloaded, and cloud models that the catalogue knows."""
+    from agent.reports.models import print_models
+
+    print_models(Folders.find(os.environ))
+
+
+@models_app.command("show")
+def models_show(
+    name: str,
+    verify: Annotated[bool, typer.Option("--verify", help="Read the whole file and compare its SHA-256.")] = False,
+) -> None:
+    """What is known of one model."""
+    from agent.reports.models import print_model
+
+    print_model(name, Folders.find(os.environ), verify=verify)
+
+
+@models_app.command("pull")
+def models_pull(name: str) -> None:
+    """Download a local model now."""
+    from agent.backend_choice import fetch_model
+    from agent.terminal import Terminal
+
+    env = dict(os.environ)
+    terminal = Terminal(json_lines=False)
+
+    async def pull() -> int:
+        full = name if name.startswith("local") else f"local/{name}"
+        model = await fetch_model(full, Folders.find(env), env, terminal.downloads)
+        terminal.close()
+        sys.stdout.write(f"{model.path}\n")
+        return 0
+
+    try:
+        code = _await(pull)
+    finally:
+        terminal.close()
+    raise typer.Exit(code)
+
+
+@app.command()
+def doctor() -> None:
+    """What works on this machine, what does not, and why."""
+    from agent.reports.doctor import print_checks
+
+    raise typer.Exit(print_checks(dict(os.environ)))
+
+
+def _print_json(value: object) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")

@@ -1,0 +1,157 @@
+"""`agent run`: one command in the current directory, from settings to exit code."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from agent import events
+from agent.backend_choice import Downloads, choose_model, find_model, load_catalog, open_backend, pricing
+from agent.call import Caller, Pricing
+from agent.clock import Clock
+from agent.config import Folders, Settings
+from agent.errors import FAILED, INTERRUPTED, LIMIT, USAGE, UserError
+from agent.events import TurnEnd
+from agent.gate import Asker, ModeGate
+from agent.ledger import Ledger, SessionRow
+from agent.loop import Limits, Loop
+from agent.redact import Redactor
+from agent.session import Session
+from agent.toolbox import Toolbox
+from agent.tools import registry, specs
+from agent.tools.base import ToolContext
+from backends.base import Backend, Usage
+from context.block import Block
+from context.layers.project import project_block
+from context.layers.system import system_blocks
+from context.notices import Environment
+from context.repo.project import read_project
+
+EXIT_CODES: Final = {
+    TurnEnd.DONE: 0,
+    TurnEnd.FAILED: FAILED,
+    TurnEnd.STUCK: FAILED,
+    TurnEnd.LIMIT: LIMIT,
+    TurnEnd.INTERRUPTED: INTERRUPTED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to do. `session`: the id to go on with; `again`: go on with the last session of the directory."""
+
+    command: str
+    directory: Path
+    again: bool = False
+    session: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a run takes from outside. `asker` is None when nobody can be asked."""
+
+    env: Mapping[str, str]
+    clock: Clock
+    random: Callable[[], float]
+    emit: Callable[[events.Event], None]
+    downloads: Downloads
+    asker: Asker | None
+
+
+async def run_once(task: Task, settings: Settings, folders: Folders, around: Surroundings) -> int:
+    """Run `task` and return the exit code. Raises UserError and BackendError for what cannot even begin."""
+    if not task.command.strip():
+        raise UserError('The prompt is empty. Nothing was sent. Say what to do: agent run "…"', USAGE)
+    info = find_model(choose_model(settings, around.env), load_catalog(folders))
+    pricer = pricing(info)
+    if settings.max_cost is not None and not _has_price(pricer, around.clock.now()):
+        raise UserError(
+            f"The price of {info.name} is not known, so --max-cost cannot be kept. State it in models.toml.", USAGE
+        )
+
+    async with AsyncExitStack() as stack:
+        ledger = stack.enter_context(Ledger.open(folders.ledger))
+        row = _earlier(ledger, task)
+        backend = await open_backend(info, settings, folders, around.env, ledger, around.downloads)
+        stack.push_async_callback(backend.aclose)
+        async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
+            tasks.create_task(backend.prepare())
+            head = None if row else await asyncio.to_thread(_head, task, settings, backend, around)
+        session = _open_session(ledger, row, head or [], task, settings, around)
+        stack.enter_context(session.lock(folders.data / "locks"))
+        around.emit(events.SessionOpened(session.id, info.name, settings.mode, str(task.directory), session.resumed))
+        toolbox = Toolbox(
+            session,
+            registry(),
+            ToolContext(
+                root=task.directory,
+                spill=folders.output(session.id),
+                env=around.env,
+                seen={Path(path): digest for path, digest in ledger.seen(session.id).items()},
+            ),
+            ModeGate(settings.mode, task.directory, around.asker),
+            Redactor(around.env),
+            around.emit,
+            around.clock,
+        )
+        caller = Caller(session, backend, pricer, around.emit, around.clock, around.random)
+        loop = Loop(session, caller, toolbox, Limits(settings.max_turns, settings.max_cost), around.emit)
+        try:
+            finished = await loop.turn(task.command, _environment(task, settings, around))
+        except asyncio.CancelledError:
+            return INTERRUPTED
+        return EXIT_CODES[finished.end]
+
+
+def _head(task: Task, settings: Settings, backend: Backend, around: Surroundings) -> list[Block]:
+    """SYSTEM and PROJECT of a new session. Reads the repository."""
+    profile = backend.capabilities.profile
+    facts = read_project(task.directory, _day(around))
+    return [*system_blocks(profile, specs(profile)), project_block(facts, settings.tree_budget)]
+
+
+def _open_session(
+    ledger: Ledger, row: SessionRow | None, head: list[Block], task: Task, settings: Settings, around: Surroundings
+) -> Session:
+    if row is not None:
+        return Session.resume(ledger, row)
+    return Session.create(
+        ledger,
+        now=around.clock.now(),
+        directory=str(task.directory),
+        title=task.command,
+        told=_environment(task, settings, around),
+        head=head,
+    )
+
+
+def _environment(task: Task, settings: Settings, around: Surroundings) -> Environment:
+    return Environment(_day(around), str(task.directory), settings.mode, around.asker is not None)
+
+
+def _day(around: Surroundings) -> str:
+    """Today, where the person is."""
+    return datetime.fromtimestamp(around.clock.now()).astimezone().date().isoformat()
+
+
+def _has_price(pricer: Pricing, now: float) -> bool:
+    nothing = Usage(fresh=0, cache_read=0, cache_write=0, cache_write_long=0, output=1, reasoning=0)
+    return pricer(nothing, datetime.fromtimestamp(now, UTC))[0] is not None
+
+
+def _earlier(ledger: Ledger, task: Task) -> SessionRow | None:
+    """The session to go on with, if one was asked for."""
+    if task.session is not None:
+        row = ledger.session(task.session)
+        if row is None:
+            raise UserError(f"There is no session {task.session!r}. `agent sessions` lists them.", USAGE)
+        return row
+    if task.again:
+        row = ledger.last_used(str(task.directory))
+        if row is None:
+            raise UserError(f"There is no session in {task.directory} to go on with. Run without --continue.", USAGE)
+        return row
+    return None

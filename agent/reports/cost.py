@@ -1,0 +1,152 @@
+"""`agent cost`: the calls of one session, each and in total."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+from statistics import median
+from typing import Any
+
+from agent.ledger import CallRow, SessionRow
+from agent.reports.totals import Totals, hit_rate, money, percent, tokens, total_of
+
+_MEASURABLE: int = 64  # tokens of prefill from which its speed can be told from the overhead of a call
+
+
+@dataclass(frozen=True, slots=True)
+class CostReport:
+    """`seconds_saved`: what reading the reused tokens again would have taken a local model; None without a
+    measurement.
+    """
+
+    session: SessionRow
+    calls: tuple[CallRow, ...]
+    total: Totals
+    seconds_saved: float | None
+
+    @classmethod
+    def of(cls, session: SessionRow, calls: list[CallRow]) -> "CostReport":
+        return cls(session, tuple(calls), total_of(calls), seconds_saved(calls))
+
+    @property
+    def local(self) -> bool:
+        return bool(self.calls) and all(is_local(call) for call in self.calls)
+
+    def to_json(self) -> dict[str, Any]:
+        """Documented in docs/cost.md. Unknown is null; money is a decimal number of USD as a string."""
+        total = self.total
+        return {
+            "session": self.session.id,
+            "title": self.session.title,
+            "directory": self.session.directory,
+            "calls": [_call_json(call) for call in self.calls],
+            "total": {
+                "calls": total.calls,
+                "fresh": total.fresh,
+                "cache_read": total.cache_read,
+                "cache_write": total.cache_write,
+                "output": total.output,
+                "hit_rate": total.hit_rate,
+                "cost_usd": _usd(total.cost_usd),
+                "ttft_s": _median([call.ttft_s for call in self.calls]),
+                "tps": _median([tps(call) for call in self.calls]),
+                "seconds_saved": self.seconds_saved,
+            },
+        }
+
+
+def is_local(call: CallRow) -> bool:
+    return call.dialect.startswith("local:")
+
+
+def tps(call: CallRow) -> float | None:
+    """Output tokens per second of decode."""
+    if not call.usage.output or call.ttft_s is None or call.duration_s is None or call.duration_s - call.ttft_s < 0.001:
+        return None
+    return call.usage.output / (call.duration_s - call.ttft_s)
+
+
+def seconds_saved(calls: list[CallRow]) -> float | None:
+    """Reused tokens over the prefill speed that was measured in the same session. Local calls only."""
+    measured = [
+        (call.usage.fresh, call.ttft_s)
+        for call in calls
+        if is_local(call) and call.ttft_s and call.usage.fresh is not None and call.usage.fresh >= _MEASURABLE
+    ]
+    reused = sum(call.usage.cache_read or 0 for call in calls if is_local(call))
+    fresh, seconds = sum(fresh for fresh, _ in measured), sum(seconds for _, seconds in measured)
+    return reused * seconds / fresh if fresh else None
+
+
+def _call_json(call: CallRow) -> dict[str, Any]:
+    usage = call.usage
+    return {
+        "call": call.number,
+        "model": call.model,
+        "status": call.status,
+        "started": call.started,
+        "fresh": usage.fresh,
+        "cache_read": usage.cache_read,
+        "cache_write": usage.cache_write,
+        "cache_write_long": usage.cache_write_long,
+        "output": usage.output,
+        "reasoning": usage.reasoning,
+        "hit_rate": hit_rate(usage),
+        "cost_usd": _usd(call.cost_usd),
+        "price": call.price,
+        "ttft_s": call.ttft_s,
+        "tps": tps(call),
+        "duration_s": call.duration_s,
+    }
+
+
+def _usd(cost: Decimal | None) -> str | None:
+    return None if cost is None else str(cost)
+
+
+def _median(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def print_report(report: CostReport) -> None:
+    """The report as a table on standard output."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    console.print(f"Session {report.session.id} · {report.session.title}", markup=False, highlight=False)
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("call", justify="right")
+    for name in ("fresh", "reused" if report.local else "read", "write", "output", "hit rate", "cost", "TTFT", "TPS"):
+        table.add_column(name, justify="right")
+    table.add_column("status")
+    for call in report.calls:
+        usage = call.usage
+        table.add_row(
+            *(str(call.number), tokens(usage.fresh), tokens(usage.cache_read), tokens(usage.cache_write)),
+            *(tokens(usage.output), percent(hit_rate(usage)), "local" if is_local(call) else money(call.cost_usd)),
+            *(_seconds(call.ttft_s), _rate(tps(call)), "" if call.status == "done" else call.status),
+        )
+    total = report.total
+    table.add_section()
+    table.add_row(
+        *("total", tokens(total.fresh), tokens(total.cache_read), tokens(total.cache_write), tokens(total.output)),
+        *(percent(total.hit_rate), "local" if report.local else money(total.cost_usd), "", "", ""),
+    )
+    console.print(table)
+    if report.seconds_saved is not None:
+        saved = report.seconds_saved
+        console.print(
+            f"Reusing {tokens(total.cache_read)} tokens of the prompt saved about {saved:,.0f} s of prefill.",
+            highlight=False,
+        )
+    sources = sorted({call.price for call in report.calls if call.price and not is_local(call)})
+    if sources:
+        console.print(f"Prices: {'; '.join(sources)}.", style="dim", markup=False, highlight=False)
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f} s"
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"{value:.0f}"

@@ -1,0 +1,132 @@
+"""`agent doctor`: what works on this machine, what does not, and why. It sends nothing anywhere."""
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from rich.console import Console
+from rich.table import Table
+
+from agent.backend_choice import choose_model, find_model, load_catalog
+from agent.config import Folders, load
+from agent.errors import FAILED, UserError
+from backends.base import BackendError
+from backends.llama.models import is_local, registry, resolve
+from backends.llama.verify import FileState, check, describe
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One finding. `state`: ok, note (works, but know this), or bad (something that you may want does not work)."""
+
+    name: str
+    state: Literal["ok", "note", "bad"]
+    detail: str
+
+
+def checks(env: Mapping[str, str]) -> Iterator[Check]:
+    """All findings, the one on the model last: it is bad when `agent run` could not run as things are."""
+    folders = Folders.find(env)
+    yield Check("Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
+    yield _settings(folders, env)
+    yield _ledger(folders)
+    yield _program("git", "the tree of files is walked instead", env)
+    yield _program("bash", "commands run in sh", env)
+    yield _ripgrep()
+    yield _anthropic(env)
+    yield _llama()
+    yield _local_model(folders)
+    yield _model(folders, env)
+
+
+def _settings(folders: Folders, env: Mapping[str, str]) -> Check:
+    path = folders.config / "config.toml"
+    try:
+        load(folders, env, {})
+        load_catalog(folders)
+    except UserError as error:
+        return Check("settings", "bad", str(error))
+    return Check("settings", "ok", str(path) if path.exists() else f"none (would be {path})")
+
+
+def _ledger(folders: Folders) -> Check:
+    from agent.ledger import Ledger
+
+    try:
+        with Ledger.open(folders.ledger) as ledger:
+            return Check("ledger", "ok", f"{folders.ledger}, {len(ledger.sessions())} sessions")
+    except UserError as error:
+        return Check("ledger", "bad", str(error))
+
+
+def _program(name: str, without: str, env: Mapping[str, str]) -> Check:
+    found = shutil.which(name, path=env.get("PATH"))
+    return Check(name, "ok", found) if found else Check(name, "note", f"not found; {without}")
+
+
+def _ripgrep() -> Check:
+    from agent.tools.ripgrep import ripgrep
+
+    try:
+        return Check("ripgrep", "ok", str(ripgrep()))
+    except UserError as error:
+        return Check("ripgrep", "bad", str(error))
+
+
+def _anthropic(env: Mapping[str, str]) -> Check:
+    where = env.get("ANTHROPIC_BASE_URL") or "Anthropic's own API"
+    if env.get("ANTHROPIC_API_KEY", "").strip() or env.get("ANTHROPIC_AUTH_TOKEN", "").strip():
+        return Check("Anthropic", "ok", f"a key is set (not tried here); requests go to {where}")
+    return Check("Anthropic", "note", "no key: set ANTHROPIC_API_KEY to use anthropic/… models")
+
+
+def _llama() -> Check:
+    if importlib.util.find_spec("llama_cpp") is None:
+        return Check("llama.cpp", "note", "not installed; local models need: pip install 'keepwarm[local]'")
+    from backends.llama.native import library
+
+    try:
+        library()
+    except BackendError as error:
+        return Check("llama.cpp", "bad", str(error))
+    version = importlib.metadata.version("llama-cpp-python")
+    return Check("llama.cpp", "ok", f"llama-cpp-python {version}, {os.cpu_count()} processors")
+
+
+def _local_model(folders: Folders) -> Check:
+    spec = registry().models[registry().default]
+    model = resolve(spec.full_name, folders.models)
+    state = check(model, folders.models)
+    if state is FileState.MISSING:
+        return Check("local model", "note", f"{spec.full_name} is not downloaded yet; `agent models pull {spec.name}`")
+    good = state in (FileState.VERIFIED, FileState.UNVERIFIED)
+    return Check("local model", "ok" if good else "bad", describe(model, state))
+
+
+def _model(folders: Folders, env: Mapping[str, str]) -> Check:
+    try:
+        info = find_model(choose_model(load(folders, env, {}), env), load_catalog(folders))
+    except UserError as error:
+        return Check("model", "bad", str(error))
+    if is_local(info.name) and importlib.util.find_spec("llama_cpp") is None:
+        return Check("model", "bad", f"`agent run` would use {info.name}, which needs: pip install 'keepwarm[local]'")
+    return Check("model", "ok", f"`agent run` here uses {info.name}")
+
+
+def print_checks(env: Mapping[str, str]) -> int:
+    """Print all findings; exit code 1 when `agent run` could not run as things are."""
+    marks = {"ok": "[green]ok[/green]", "note": "[yellow]note[/yellow]", "bad": "[red]bad[/red]"}
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for _ in range(2):
+        table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    found = list(checks(env))
+    for item in found:
+        table.add_row(marks[item.state], item.name, item.detail)
+    Console(highlight=False).print(table)
+    return FAILED if found[-1].state == "bad" or any(c.name == "ledger" and c.state == "bad" for c in found) else 0

@@ -1,0 +1,46 @@
+"""`agent sessions`: what there is to go on with."""
+
+from datetime import datetime
+from typing import Any
+
+from agent.ledger import Ledger, SessionRow
+from agent.reports.totals import Totals, money, percent, total_of
+
+
+def summarise(ledger: Ledger, rows: list[SessionRow]) -> list[tuple[SessionRow, Totals]]:
+    """Each session with the totals of its calls."""
+    return [(row, total_of(ledger.calls(row.id))) for row in rows]
+
+
+def to_json(summaries: list[tuple[SessionRow, Totals]]) -> list[dict[str, Any]]:
+    """Documented in docs/cost.md. Unknown is null."""
+    return [
+        {
+            "session": row.id,
+            "created": row.created,
+            "directory": row.directory,
+            "title": row.title,
+            "calls": total.calls,
+            "hit_rate": total.hit_rate,
+            "cost_usd": None if total.cost_usd is None else str(total.cost_usd),
+        }
+        for row, total in summaries
+    ]
+
+
+def print_sessions(summaries: list[tuple[SessionRow, Totals]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("session", "started", "calls", "hit rate", "cost"):
+        table.add_column(name, justify="left" if name in ("session", "started") else "right", no_wrap=True)
+    table.add_column("first command", no_wrap=True, overflow="ellipsis")
+    for row, total in summaries:
+        started = f"{datetime.fromtimestamp(row.created):%Y-%m-%d %H:%M}"
+        table.add_row(
+            *(row.id, started, str(total.calls), percent(total.hit_rate) if total.calls else ""),
+            *(money(total.cost_usd) if total.calls else "", Text(row.title)),
+        )
+    Console().print(table)

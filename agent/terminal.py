@@ -1,0 +1,102 @@
+"""The person's side of `agent run`: which screen listens, who can be asked, how a download looks."""
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from agent import events
+from agent.backend_choice import Downloads
+from agent.clock import SystemClock
+from agent.gate import Answer, Asker
+from agent.screens.json_lines import JsonLines
+from agent.screens.text import OneShotText
+from backends.llama.fetch import FetchProgress
+
+
+class Terminal:
+    """Standard streams as they are. A person can be asked when input and error are a terminal and no JSON is wanted."""
+
+    def __init__(self, *, json_lines: bool) -> None:
+        self.clock = SystemClock()
+        self._console = Console(stderr=True, highlight=False)
+        self._screen = JsonLines(sys.stdout) if json_lines else OneShotText(sys.stdout, self._console)
+        interactive = not json_lines and sys.stdin.isatty() and sys.stderr.isatty()
+        self.asker: Asker | None = self._ask if interactive else None
+        self._download: Progress | None = None
+        self._bar: TaskID | None = None
+        self.downloads = Downloads(self._show_download, self._announce, self._agree if interactive else None)
+
+    @property
+    def listener(self) -> Callable[[events.Event], None]:
+        return self._screen
+
+    def close(self) -> None:
+        """Leave the terminal as it was found. Idempotent."""
+        if self._download is not None:
+            self._download.stop()
+            self._download = None
+        self._screen.close()
+
+    async def _ask(self, question: str) -> Answer:
+        answer = (await self._line(f"{question}\n  [y]es, [a]lways in this run, or [n]o (say why): ")).strip()
+        word, _, rest = answer.partition(" ")
+        match word.lower():
+            case "y" | "yes":
+                return Answer(allowed=True)
+            case "a" | "always":
+                return Answer(allowed=True, always=True)
+            case "n" | "no" | "":
+                return Answer(allowed=False, reason=rest.strip() or None)
+            case _:
+                return Answer(allowed=False, reason=answer)
+
+    async def _agree(self, question: str) -> bool:
+        return (await self._line(f"{question} [Y/n] ")).strip().lower() in ("", "y", "yes")
+
+    async def _line(self, question: str) -> str:
+        """A line from the person. Cancellable, unlike a thread that waits in input()."""
+        self._screen.close()
+        self._console.print(question, end="", markup=False, soft_wrap=True)
+        loop = asyncio.get_running_loop()
+        readable = loop.create_future()
+        loop.add_reader(sys.stdin.fileno(), lambda: readable.done() or readable.set_result(None))
+        try:
+            await readable
+        finally:
+            loop.remove_reader(sys.stdin.fileno())
+        line = sys.stdin.readline()
+        if not line:  # end of input is no consent
+            self._console.print()
+            return "n"
+        return line
+
+    def _announce(self, text: str) -> None:
+        self._screen(events.Notice(text))
+
+    def _show_download(self, progress: FetchProgress) -> None:
+        if not self._console.is_terminal:
+            return
+        if self._download is None:
+            self._download = Progress(
+                *(TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()),
+                TimeRemainingColumn(),
+                console=self._console,
+            )
+            self._download.start()
+            self._bar = self._download.add_task("downloading", total=progress.total)
+        if self._bar is not None:
+            self._download.update(self._bar, completed=progress.done, total=progress.total)
+            if progress.done >= progress.total:
+                self._download.stop()
+                self._download = None

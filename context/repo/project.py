@@ -1,0 +1,36 @@
+"""The facts of the PROJECT layer, read from the working directory."""
+
+import platform
+from pathlib import Path
+from typing import Final
+
+from context.layers.project import ProjectFacts
+from context.repo.files import list_files
+
+_HOUSE_RULES: Final = "AGENTS.md"
+_HOUSE_RULES_LIMIT: Final = 64_000  # bytes; what is longer is no instruction any more
+
+
+def read_project(root: Path, date: str) -> ProjectFacts:
+    """What the snapshot of `root` is made of. Never fails: what cannot be read is left out."""
+    return ProjectFacts(
+        platform=f"{platform.system()} {platform.machine()}",
+        directory=str(root),
+        date=date,
+        listing=list_files(root),
+        house_rules=_house_rules(root),
+    )
+
+
+def _house_rules(root: Path) -> str | None:
+    path = root / _HOUSE_RULES
+    try:
+        # A link out of the repository could carry any file of the person's into the prompt; a pipe would never end.
+        if not path.resolve().is_relative_to(root.resolve()) or not path.is_file():
+            return None
+        with path.open("rb") as file:
+            data = file.read(_HOUSE_RULES_LIMIT + 1)
+    except (OSError, RuntimeError):  # RuntimeError: a loop of links
+        return None
+    text = data[:_HOUSE_RULES_LIMIT].decode("utf-8-sig", errors="replace")
+    return f"{text}\n(cut: {_HOUSE_RULES} is longer)" if len(data) > _HOUSE_RULES_LIMIT else text
