@@ -70,6 +70,8 @@ async def fetch(
     target = models_dir / spec.file
     try:
         os.makedirs(models_dir, exist_ok=True)
+        if check(LocalModel(spec.full_name, target, True, spec), models_dir) is FileState.VERIFIED:
+            return target  # without the lock: a shared folder may be read-only
         async with _only_one(models_dir / f"{spec.file}.lock", spec, announce):
             if not await _already_there(spec, target, models_dir, announce):
                 with await asyncio.to_thread(_Part, _part_path(spec, models_dir)) as part:

@@ -201,7 +201,7 @@ class WheelSource:
         output = asyncio.create_task(process.communicate())
         try:
             while not (await asyncio.wait({output}, timeout=_PIP_POLL_S))[0]:
-                in_flight(_size_of(folder))
+                in_flight(_largest_file(folder))
         finally:
             if process.returncode is None and not output.done():
                 process.kill()
@@ -244,16 +244,16 @@ def _whole_size(headers: Mapping[str, str], offset: int) -> int | None:
     return offset + int(length) if length.isdigit() else None
 
 
-def _size_of(folder: Path) -> int:
-    """Bytes in all files below `folder`, some of which may vanish meanwhile."""
-    total = 0
+def _largest_file(folder: Path) -> int:
+    """Bytes in the largest file below `folder`. pip copies the finished wheel, so a sum would count it twice."""
+    largest = 0
     for parent, _, names in os.walk(folder):
         for name in names:
             try:
-                total += os.stat(os.path.join(parent, name)).st_size
+                largest = max(largest, os.stat(os.path.join(parent, name)).st_size)
             except OSError:
-                continue
-    return total
+                continue  # it was moved away meanwhile
+    return largest
 
 
 @contextmanager

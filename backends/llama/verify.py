@@ -82,7 +82,7 @@ def ready_path(model: LocalModel, models_dir: Path, *, full: bool = False) -> Pa
 
 def describe(model: LocalModel, state: FileState) -> str:
     """One line for a person on a file in `state`: what is wrong and what to do."""
-    again = f"`agent models pull {model.spec.name}` puts it aside and fetches it again." if model.spec else ""
+    again = f"`agent models pull {model.spec.name}` fetches it again." if model.spec else ""
     match state:
         case FileState.MISSING if model.spec is not None:
             return f"{model.spec.full_name} is not on this machine. `agent models pull {model.spec.name}` fetches it."

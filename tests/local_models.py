@@ -1,0 +1,31 @@
+"""Real model files for tests. Use it with `pytest_plugins = ["local_models"]` at the top of a test module.
+
+Files are looked for in the folder KEEPWARM_TEST_MODELS, else where Keepwarm itself keeps them, and fetched there once.
+"""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from backends.llama.fetch import fetch
+from backends.llama.models import default_models_dir, resolve
+from backends.llama.sources import default_sources
+from backends.llama.verify import ready_path
+
+
+def local_model_path(name: str) -> Path:
+    """The verified file of `local/<name>`, fetched if it is not on this machine. Raises ModelError."""
+    override = os.environ.get("KEEPWARM_TEST_MODELS")
+    folder = Path(override) if override else default_models_dir(os.environ)
+    model = resolve(name, folder)
+    if not model.present and model.spec is not None:
+        asyncio.run(fetch(model.spec, folder, default_sources(model.spec, folder, os.environ)))
+    return ready_path(model, folder)
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """SmolLM2 135M Instruct: 98 MB, small enough to be run in tests."""
+    return local_model_path("local/smollm2-135m")
