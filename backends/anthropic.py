@@ -1,9 +1,9 @@
 """Claude, on Anthropic's Messages API through the official SDK, or on any gateway named in ANTHROPIC_BASE_URL.
 
 The SDK (about a second to import) is loaded by `prepare`, in a thread. It does authentication, headers, connections
-and time-outs; the body is ours, byte for byte (`anthropic_wire`), and retries are the loop's. The rules are those of API
-version 2026-10-21, which anthropic 2.14.0 speaks: no sampling parameters, no forced tool choice on the newest models,
-thinking blocks returned unmodified.
+and time-outs; the body is ours, byte for byte (`anthropic_wire`), and retries are the loop's. The rules are those of
+API version 2026-10-21, which anthropic 2.14.0 speaks: no sampling parameters, no forced tool choice on the newest
+models, thinking blocks returned unmodified.
 """
 
 import asyncio
@@ -81,10 +81,11 @@ class AnthropicBackend:
     async def prepare(self) -> None:
         """Load the SDK and make the client, in a thread, so that the caller can do other work meanwhile.
 
-        Sends nothing. Raises BackendError (AUTH) at once when there is no usable key. Idempotent; `stream` does it
-        when nobody did.
+        Sends nothing. Raises BackendError at once when there is no usable key or base URL. Idempotent; `stream` does
+        it when nobody did.
         """
         self._check_key()
+        self._endpoint.check()
         async with self._preparing:
             if self._client is None:
                 self._client = await asyncio.to_thread(self._connect)
@@ -137,16 +138,13 @@ class AnthropicBackend:
 
         is_key = self._endpoint.key_variable == "ANTHROPIC_API_KEY"
         connect, read = self._timeouts
-        try:
-            return anthropic.AsyncAnthropic(
-                api_key=self._key if is_key else None,
-                auth_token=None if is_key else self._key,
-                base_url=self._endpoint.base_url,
-                max_retries=0,
-                timeout=httpx2.Timeout(read, connect=connect),
-            )
-        except (anthropic.AnthropicError, httpx2.InvalidURL) as error:
-            raise from_sdk(error, self._endpoint) from error
+        return anthropic.AsyncAnthropic(
+            api_key=self._key if is_key else None,
+            auth_token=None if is_key else self._key,
+            base_url=self._endpoint.base_url,
+            max_retries=0,
+            timeout=httpx2.Timeout(read, connect=connect),
+        )
 
     def _build(self, request: Request) -> bytes:
         head: dict[str, object] = {"model": self._model.id, "stream": True}
@@ -188,7 +186,7 @@ class AnthropicBackend:
                         yield self._parsed(event.data)
             finally:
                 await stream.close()
-        except (anthropic.AnthropicError, httpx2.HTTPError, httpx2.InvalidURL) as error:
+        except (anthropic.AnthropicError, httpx2.HTTPError) as error:
             raise from_sdk(error, self._endpoint) from error
         except UnicodeDecodeError as error:
             raise broken_answer(self._endpoint, "bytes that are no UTF-8") from error

@@ -16,7 +16,6 @@ from backends.base import BackendError, ErrorKind
 
 if TYPE_CHECKING:
     import anthropic
-    import httpx2
 
 OFFICIAL_URL: Final = "https://api.anthropic.com"
 
@@ -81,9 +80,22 @@ class Endpoint:
     secrets: tuple[str, ...]
     now: Callable[[], datetime]
 
+    def check(self) -> None:
+        """Raises BackendError (INVALID) for a base URL that is none."""
+        try:
+            parts = urlsplit(self.base_url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            usable = False
+        if not usable or any(char.isspace() for char in self.base_url):
+            raise BackendError(
+                ErrorKind.INVALID,
+                "ANTHROPIC_BASE_URL is no web address. It looks like https://gateway.example.org, or is left unset.",
+            )
+
     @property
     def host(self) -> str:
-        return urlsplit(self.base_url).hostname or self.base_url
+        return urlsplit(self.base_url).hostname or ""
 
     @property
     def shown_url(self) -> str:
@@ -126,10 +138,8 @@ def error_in_stream(payload: Mapping[str, Any], endpoint: Endpoint) -> BackendEr
     return _from_api(error, endpoint, status=None, headers={}, request_id=payload.get("request_id"))
 
 
-def from_sdk(
-    error: "anthropic.AnthropicError | httpx2.HTTPError | httpx2.InvalidURL", endpoint: Endpoint
-) -> BackendError:
-    """A failure that the SDK or its HTTP client raised."""
+def from_sdk(error: Exception, endpoint: Endpoint) -> BackendError:
+    """A failure that the SDK raised (anthropic.AnthropicError) or its HTTP client (httpx2.HTTPError)."""
     import anthropic
     import httpx2
 
@@ -139,8 +149,6 @@ def from_sdk(
     match cause:
         case httpx2.TimeoutException() | anthropic.APITimeoutError():
             return BackendError(ErrorKind.TIMEOUT, f"{endpoint.host} did not answer in time. Try again.")
-        case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
-            return BackendError(ErrorKind.INVALID, f"ANTHROPIC_BASE_URL is no web address: {endpoint.quote(cause)}")
         case httpx2.TooManyRedirects() | httpx2.DecodingError():
             return broken_answer(endpoint, f"something unreadable ({cause})")
         case httpx2.ConnectError() | httpx2.ProxyError():
