@@ -74,11 +74,15 @@ SMALL_OUTPUT: Final = OutputLimits(
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Lines `first` to `last` of a file, counted from 1, with or without line numbers in front."""
+    """Lines `first` to `last` of a file, counted from 1.
+
+    `numbers`: with line numbers. `cut`: long lines lost their end.
+    """
 
     first: int
     last: int
     numbers: bool = False
+    cut: bool = False
 
 
 @dataclass(slots=True)

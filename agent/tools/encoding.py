@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import BinaryIO, Final
 
 CHUNK: Final = 1 << 20  # bytes
-_HEAD: Final = 8192  # bytes; where git, too, looks for a NUL to tell binary from text
+_HEAD: Final = 8_192  # bytes; where git, too, looks for a NUL to tell binary from text
 _MOST_CONTROLS: Final = 0.1  # of the first bytes, in text that is not UTF-8
 
 # UTF-32 stands before UTF-16: its little-endian mark begins with that of UTF-16.
@@ -76,24 +76,28 @@ def survey(file: BinaryIO, size: int) -> Survey:
     marked = _refuse_binary(file)
     hasher = hashlib.sha256(size.to_bytes(8, "big"))
     decoder = codecs.getincrementaldecoder(marked.codec if marked else "utf-8")()
-    valid, newlines, holes, last = True, 0, False, b""
-    file.seek(0)
+    valid, newlines, bytes_of_newline, holes, last = True, 0, 0, False, b""
     skip = len(marked.bom) if marked else 0
+    file.seek(0)
     while chunk := file.read(CHUNK):
         hasher.update(chunk)
-        text, last, skip = chunk[skip:], chunk, 0
-        if valid:
-            valid, decoded_newlines = _decodes(decoder, text)
-        newlines += decoded_newlines if marked else text.count(b"\n")
-        holes = holes or any(byte in text for byte in _CP1252_HOLES)
-    valid = valid and _decodes(decoder, b"", final=True)[0]
+        last = chunk
+        try:
+            newlines += decoder.decode(chunk[skip:]).count("\n") if valid else 0
+        except UnicodeDecodeError:
+            valid = False
+        bytes_of_newline += chunk.count(b"\n")
+        holes = holes or any(byte in chunk for byte in _CP1252_HOLES)
+        skip = 0
+    try:
+        decoder.decode(b"", True)
+    except UnicodeDecodeError:
+        valid = False
     if marked and not valid:
         raise BinaryFileError(f"damaged {marked.codec} text")
-    unusual = Encoding("latin-1" if holes else "cp1252")
-    encoding = marked or (Encoding("utf-8") if valid else unusual)
-    body = size - len(encoding.bom)
-    ends_with_newline = last.endswith("\n".encode(encoding.codec))
-    return Survey(hasher.hexdigest(), encoding, newlines + (1 if body > 0 and not ends_with_newline else 0))
+    encoding = marked or Encoding("utf-8" if valid else "latin-1" if holes else "cp1252")
+    open_line = size > len(encoding.bom) and not last.endswith("\n".encode(encoding.codec))
+    return Survey(hasher.hexdigest(), encoding, (newlines if valid else bytes_of_newline) + open_line)
 
 
 def decoded(file: BinaryIO, encoding: Encoding) -> Iterator[str]:
@@ -110,7 +114,7 @@ def _refuse_binary(file: BinaryIO) -> Encoding | None:
     """The encoding that a mark announces, if one does. Raises BinaryFileError."""
     head = file.read(_HEAD)
     for magic, kind in _MAGIC:
-        if head.startswith(magic) and (b"\0" in head or not _is_ascii(head)):
+        if head.startswith(magic) and (b"\0" in head or not head.isascii()):
             raise BinaryFileError(kind)
     for bom, codec in _MARKS:
         if head.startswith(bom):
@@ -118,17 +122,6 @@ def _refuse_binary(file: BinaryIO) -> Encoding | None:
     if b"\0" in head:
         raise BinaryFileError("binary data")
     controls = len(head) - len(head.translate(None, _CONTROLS))
-    if not _is_ascii(head) and controls > len(head) * _MOST_CONTROLS:
+    if not head.isascii() and controls > len(head) * _MOST_CONTROLS:
         raise BinaryFileError("binary data")
     return None
-
-
-def _decodes(decoder: codecs.IncrementalDecoder, data: bytes, final: bool = False) -> tuple[bool, int]:
-    try:
-        return True, decoder.decode(data, final).count("\n")
-    except UnicodeDecodeError:
-        return False, 0
-
-
-def _is_ascii(data: bytes) -> bool:
-    return data.isascii()

@@ -1,0 +1,55 @@
+"""Paths outside the working directory that a command line names, as far as they can be seen without running it.
+
+This is a courtesy that catches slips, not a fence: a command can build any path while it runs.
+"""
+
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from agent.tools.base import ToolContext
+
+_SEPARATORS: Final = re.compile(r"""[\s;|&()<>"'`=,:]+""")
+_HOME: Final = re.compile(r"^(?:~(?=/|$)|\$HOME\b|\$\{HOME\})")
+_MOST_WORDS: Final = 1_000
+_HARMLESS: Final = frozenset(
+    map(Path, ("/dev/null", "/dev/zero", "/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/urandom"))
+)
+
+
+def paths_in(command: str, context: ToolContext) -> tuple[Path, ...]:
+    """Resolved paths outside the root that words of `command` name, through `..`, `~`, symlinks or an absolute path.
+
+    Programs in a folder of PATH and devices such as /dev/null do not count. An absolute word counts if it exists or
+    could be created in an existing folder: `/api/v1` in a search pattern is no path.
+    """
+    programs = {Path(folder) for folder in context.env.get("PATH", "").split(os.pathsep) if folder.startswith("/")}
+    found: dict[Path, None] = {}
+    for word in _SEPARATORS.split(command)[:_MOST_WORDS]:
+        path = _path(word, context)
+        if path is None or path in _HARMLESS or path.parent in programs:
+            continue
+        try:
+            resolved = path.resolve()
+        except (OSError, RuntimeError):
+            continue
+        if not resolved.is_relative_to(context.root):
+            found[resolved] = None
+    return tuple(found)
+
+
+def _path(word: str, context: ToolContext) -> Path | None:
+    """The path that `word` stands for, if it looks like one."""
+    home = context.env.get("HOME")
+    if home:
+        word = _HOME.sub(lambda _: home, word)
+    if not word:
+        return None
+    path = context.root / word
+    try:
+        if os.path.lexists(path) or ".." in path.parts:
+            return path
+        return path if word.startswith("/") and path.parent != Path("/") and path.parent.is_dir() else None
+    except (OSError, ValueError):
+        return None
