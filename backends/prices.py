@@ -66,10 +66,8 @@ def _from_table(model: ModelInfo, table: PriceTable, counts: _Counts) -> Decimal
     row = table.for_input(counts.input)
 
     def cached(stated: Decimal | None, multiple: Decimal | None) -> Decimal | None:
-        """The stated price, else the known multiple of the input price; a multiple that is only assumed is no price."""
-        if stated is not None or multiple is None or model.assumed:
-            return stated
-        return row.input * multiple
+        """The stated price, else the model's multiple of the input price; None without either."""
+        return row.input * multiple if stated is None and multiple is not None else stated
 
     bill = (
         (counts.fresh, row.input),

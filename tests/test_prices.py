@@ -108,7 +108,7 @@ def test_the_users_price_goes_over_the_published_one_and_is_dated_and_named(tmp_
     assert (found.date, found.source) == (AT.date(), str(tmp_path / "models.toml"))
 
 
-def test_a_price_without_cache_prices_uses_known_multiples_but_not_assumed_ones(tmp_path: Path) -> None:
+def test_a_price_table_without_cache_prices_uses_the_models_multiples_or_is_unknown(tmp_path: Path) -> None:
     """Field report 94: an unknown cache price is no price, not zero."""
     row = ".price]\ninput = 1\noutput = 5\n"
     catalog = with_prices(tmp_path, f"[anthropic.claude-sonnet-5-5{row}[acme.rocket]\n{ACME}[acme.rocket{row}")
