@@ -7,6 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
+from agent.call import Pricing
 from agent.config import Folders, Settings
 from agent.errors import USAGE, UserError
 from backends.base import Backend, Usage, WireStore
@@ -107,8 +108,8 @@ async def open_backend(
     raise UserError(f"{info.name}: this release runs anthropic/… and local models.", USAGE)
 
 
-def pricing(info: ModelInfo) -> Callable[[Usage, datetime], tuple[Decimal | None, str | None]]:
-    """What a call on `info` costs, with the source and day of the price."""
+def pricing(info: ModelInfo) -> Pricing:
+    """The prices of one model."""
 
     def of(usage: Usage, at: datetime) -> tuple[Decimal | None, str | None]:
         found = price(info, usage, at)

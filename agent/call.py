@@ -5,7 +5,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Protocol
 
 from agent import events
 from agent.clock import Clock
@@ -19,11 +18,8 @@ from context.breakpoints import plan_markers
 from context.layers.history import reply_block
 from context.tokens import Scale
 
-
-class Pricing(Protocol):
-    """What a call costs: USD (None: unknown) and where the price is from."""
-
-    def __call__(self, usage: Usage, at: datetime) -> tuple[Decimal | None, str | None]: ...
+Pricing = Callable[[Usage, datetime], tuple[Decimal | None, str | None]]
+"""What a call costs at a time: USD (None: unknown) and where the price is from."""
 
 
 @dataclass(frozen=True, slots=True)

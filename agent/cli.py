@@ -79,7 +79,7 @@ def run_command(
     }
     settings = load(folders, env, {name: value for name, value in flags.items() if value is not None})
     command = _read_prompt(prompt)
-    task = Task(command, Path.cwd(), again=go_on, session=resume)
+    task = Task(command, Path.cwd().resolve(), again=go_on, session=resume)
     terminal = Terminal(json_lines=json_lines)
     around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
     try:

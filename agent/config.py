@@ -20,7 +20,7 @@ class Settings:
     """Every setting, documented here. A file key, `KEEPWARM_<NAME>` and `--<name>` share one name."""
 
     model: str | None = None
-    """`anthropic/…`, `local/…` or `local:/path.gguf`. None: what the keys in the environment allow, else the local default."""
+    """`anthropic/…`, `local/…` or `local:/path.gguf`. None: by the keys in the environment, else local."""
 
     mode: str = "ask"
     """What may run without asking: plan (reads only), ask (confirm edits and commands), edits, auto."""

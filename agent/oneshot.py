@@ -18,11 +18,12 @@ from agent.events import TurnEnd
 from agent.gate import Asker, ModeGate
 from agent.ledger import Ledger, SessionRow
 from agent.loop import Limits, Loop
+from agent.permissions import Mode
 from agent.redact import Redactor
 from agent.session import Session
 from agent.toolbox import Toolbox
 from agent.tools import registry, specs
-from agent.tools.base import ToolContext
+from agent.tools.base import SMALL_OUTPUT, OutputLimits, ToolContext
 from backends.base import Backend, Usage
 from context.block import Block
 from context.layers.project import project_block
@@ -83,16 +84,18 @@ async def run_once(task: Task, settings: Settings, folders: Folders, around: Sur
         session = _open_session(ledger, row, head or [], task, settings, around)
         stack.enter_context(session.lock(folders.data / "locks"))
         around.emit(events.SessionOpened(session.id, info.name, settings.mode, str(task.directory), session.resumed))
+        spill = folders.output(session.id).resolve()
         toolbox = Toolbox(
             session,
             registry(),
             ToolContext(
                 root=task.directory,
-                spill=folders.output(session.id),
+                spill=spill,
                 env=around.env,
                 seen={Path(path): digest for path, digest in ledger.seen(session.id).items()},
+                limits=SMALL_OUTPUT if backend.capabilities.profile == "compact" else OutputLimits(),
             ),
-            ModeGate(settings.mode, task.directory, around.asker),
+            ModeGate(Mode(settings.mode), task.directory, around.asker, readable=[spill]),
             Redactor(around.env),
             around.emit,
             around.clock,

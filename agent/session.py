@@ -58,7 +58,8 @@ class Session:
                 yield
         except filelock.Timeout as error:
             raise SessionBusyError(
-                f"Session {self.id} is in use by another process. Nothing was sent. Wait for it to end, or start a new one."
+                f"Session {self.id} is in use by another process. Nothing was sent. "
+                "Wait for it to end, or start a new one."
             ) from error
 
     def append(self, blocks: Iterable[Block], *, told: Environment | None = None) -> None:

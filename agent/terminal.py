@@ -19,6 +19,7 @@ from agent import events
 from agent.backend_choice import Downloads
 from agent.clock import SystemClock
 from agent.gate import Answer, Asker
+from agent.permissions import Ask
 from agent.screens.json_lines import JsonLines
 from agent.screens.text import OneShotText
 from backends.llama.fetch import FetchProgress
@@ -48,17 +49,18 @@ class Terminal:
             self._download = None
         self._screen.close()
 
-    async def _ask(self, question: str) -> Answer:
-        answer = (await self._line(f"{question}\n  [y]es, [a]lways in this run, or [n]o (say why): ")).strip()
+    async def _ask(self, ask: Ask) -> Answer:
+        always = f", [a]lways ({ask.always})" if ask.always else ""
+        answer = (await self._line(f"{ask.question}\n  [y]es{always}, or [n]o, and why: ")).strip()
         word, _, rest = answer.partition(" ")
         match word.lower():
             case "y" | "yes":
                 return Answer(allowed=True)
-            case "a" | "always":
+            case "a" | "always" if ask.always:
                 return Answer(allowed=True, always=True)
             case "n" | "no" | "":
                 return Answer(allowed=False, reason=rest.strip() or None)
-            case _:
+            case _:  # what is no answer is a reason: anything but a clear yes is a no
                 return Answer(allowed=False, reason=answer)
 
     async def _agree(self, question: str) -> bool:
@@ -69,10 +71,10 @@ class Terminal:
         self._screen.close()
         self._console.print(question, end="", markup=False, soft_wrap=True)
         loop = asyncio.get_running_loop()
-        readable = loop.create_future()
-        loop.add_reader(sys.stdin.fileno(), lambda: readable.done() or readable.set_result(None))
+        readable = asyncio.Event()
+        loop.add_reader(sys.stdin.fileno(), readable.set)
         try:
-            await readable
+            await readable.wait()
         finally:
             loop.remove_reader(sys.stdin.fileno())
         line = sys.stdin.readline()

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from agent import events
 from agent.clock import Clock
+from agent.redact import Redactor
 from agent.session import Session
 from agent.tools.arguments import parse_arguments
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
@@ -35,7 +36,7 @@ class Toolbox:
         tools: Sequence[Tool],
         context: ToolContext,
         gate: Gate,
-        redact: Callable[[str], str],
+        redact: Redactor,
         emit: Callable[[events.Event], None],
         clock: Clock,
     ) -> None:
@@ -65,7 +66,7 @@ class Toolbox:
         return results
 
     def stuck_on(self, calls: Sequence[ToolCall]) -> ToolCall | None:
-        """The call among `calls` that has given the same result REPEATS_BEFORE_STOP times, if any."""
+        """The call that gave the same result REPEATS_BEFORE_STOP times while nothing new came up, if any."""
         tired = {
             (name, arguments) for (name, arguments, _), count in self._outcomes.items() if count >= REPEATS_BEFORE_STOP
         }
@@ -85,6 +86,8 @@ class Toolbox:
         output = await self._output(call, position)
         text = self._redact(output.text)
         outcome = (call.name, call.arguments, text)
+        if outcome not in self._outcomes:
+            self._outcomes.clear()  # something new was learned: what came before is no loop
         self._outcomes[outcome] += 1
         if self._outcomes[outcome] > 1:
             text = f"{text}\n{_REPEATED}"
@@ -112,14 +115,13 @@ class Toolbox:
         if refusal is not None:
             return ToolOutput(refusal, f"refused: {refusal}", is_error=True)
         self._session.ledger.start_tool(self._session.id, position, call.id, self._clock.now())
-        context = replace(self._context, on_output=lambda text: self._chunk(call, text))
+        live = self._redact.stream(lambda text: self._emit(events.ToolOutputChunk(call.id, text)))
         try:
-            return await tool.run(arguments, context)
+            return await tool.run(arguments, replace(self._context, on_output=live.feed))
         except ToolError as error:
             return ToolOutput(str(error), str(error).partition("\n")[0], is_error=True)
-
-    def _chunk(self, call: ToolCall, text: str) -> None:
-        self._emit(events.ToolOutputChunk(call.id, self._redact(text)))
+        finally:
+            live.close()
 
 
 def _failure(call: ToolCall, message: str) -> ToolOutput:

@@ -30,8 +30,12 @@ def test_every_body_extends_the_last_over_thirty_calls_two_seeds_midnight_and_a_
     anthropic_server: ScriptedServer, run_agent: RunAgent, repository: Path, environment: dict[str, str]
 ) -> None:
     """Rule R1, byte for byte. Field reports 1, 7, 9, 11, 19, 65 and 68."""
-    wide = [Call("read", {"path": "price.py"})] + [Call("shell", {"command": f"echo {i}"}) for i in range(4)]
-    anthropic_server.play(plan(*([wide, *FIX] * 4)))
+    steps: list[Call | list[Call]] = [*FIX]
+    for number in range(4):
+        steps.append([FIX[0], *(Call("shell", {"command": f"echo {number}-{i}"}) for i in range(4))])
+        edit = {"path": "price.py", "old": "price + tax", "new": f"price + tax + {number} - {number}"}
+        steps += [Call("edit", edit), Call("shell", {"command": f"echo {number}; python3 check.py"})]
+    anthropic_server.play(plan(*steps))
     first = {**anthropic_server.env, "PYTHONHASHSEED": "1", "TZ": "Etc/GMT+12"}
     second = {**anthropic_server.env, "PYTHONHASHSEED": "2", "TZ": "Etc/GMT-14"}  # 26 hours ahead: another date
     one = run_agent("run", "--mode", "auto", "Fix the price", env=first)
@@ -46,7 +50,7 @@ def test_every_body_extends_the_last_over_thirty_calls_two_seeds_midnight_and_a_
     for earlier, later in itertools.pairwise(bodies):
         assert_extends(earlier, later)
         assert 1 <= len(markers(later)) <= 4
-    command = bodies[17]["messages"][-1]["content"]
+    command = bodies[len(bodies) // 2]["messages"][-1]["content"]
     assert "The date is now" in command[0]["text"]
     assert command[-1]["text"] == "Once more"
 

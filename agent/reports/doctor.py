@@ -37,7 +37,7 @@ def checks(env: Mapping[str, str]) -> Iterator[Check]:
     yield _ledger(folders)
     yield _program("git", "the tree of files is walked instead", env)
     yield _program("bash", "commands run in sh", env)
-    yield _ripgrep()
+    yield _ripgrep(env)
     yield _anthropic(env)
     yield _llama()
     yield _local_model(folders)
@@ -69,12 +69,13 @@ def _program(name: str, without: str, env: Mapping[str, str]) -> Check:
     return Check(name, "ok", found) if found else Check(name, "note", f"not found; {without}")
 
 
-def _ripgrep() -> Check:
-    from agent.tools.ripgrep import ripgrep
+def _ripgrep(env: Mapping[str, str]) -> Check:
+    from agent.tools.base import ToolError
+    from agent.tools.ripgrep import find_ripgrep
 
     try:
-        return Check("ripgrep", "ok", str(ripgrep()))
-    except UserError as error:
+        return Check("ripgrep", "ok", find_ripgrep(env.get("PATH", "")))
+    except ToolError as error:
         return Check("ripgrep", "bad", str(error))
 
 

@@ -21,14 +21,14 @@ _HARMLESS: Final = frozenset(
 def paths_in(command: str, context: ToolContext) -> tuple[Path, ...]:
     """Resolved paths outside the root that words of `command` name, through `..`, `~`, symlinks or an absolute path.
 
-    Programs in a folder of PATH and devices such as /dev/null do not count. An absolute word counts if it exists or
+    Programs (what is in a folder of PATH, or is executable) and devices such as /dev/null do not count. An absolute word counts if it exists or
     could be created in an existing folder: `/api/v1` in a search pattern is no path.
     """
     programs = {Path(folder) for folder in context.env.get("PATH", "").split(os.pathsep) if folder.startswith("/")}
     found: dict[Path, None] = {}
     for word in _SEPARATORS.split(command)[:_MOST_WORDS]:
         path = _path(word, context)
-        if path is None or path in _HARMLESS or path.parent in programs:
+        if path is None or path in _HARMLESS or path.parent in programs or _is_program(path):
             continue
         try:
             resolved = path.resolve()
@@ -37,6 +37,13 @@ def paths_in(command: str, context: ToolContext) -> tuple[Path, ...]:
         if not resolved.is_relative_to(context.root):
             found[resolved] = None
     return tuple(found)
+
+
+def _is_program(path: Path) -> bool:
+    try:
+        return path.is_file() and os.access(path, os.X_OK)
+    except OSError:
+        return False
 
 
 def _path(word: str, context: ToolContext) -> Path | None:
