@@ -221,26 +221,24 @@ async def test_an_api_that_is_not_there() -> None:
     assert "Cannot reach 127.0.0.1" in str(error)
 
 
-async def test_an_api_that_closes_without_a_word(server: ScriptedServer) -> None:
-    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(10)
-        writer.close()
+async def test_an_api_that_closes_without_a_word() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
 
-    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as listener:
-        port = listener.sockets[0].getsockname()[1]
-        error = await failure(backend_at(f"http://127.0.0.1:{port}"))
+        def hang_up() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(10)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(hang_up))
+            error = await failure(backend_at(f"http://127.0.0.1:{listener.getsockname()[1]}"))
     assert (error.kind, error.retriable) == (K.NETWORK, True)
     assert "before it answered" in str(error)
 
 
-async def test_an_api_that_stays_silent(server: ScriptedServer) -> None:
-    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
-    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as listener:
-        port = listener.sockets[0].getsockname()[1]
-        error = await failure(backend_at(f"http://127.0.0.1:{port}", read_timeout=0.2))
+async def test_an_api_that_stays_silent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # the system takes the connection, and nobody reads
+        error = await failure(backend_at(f"http://127.0.0.1:{listener.getsockname()[1]}", read_timeout=0.2))
     assert (error.kind, error.retriable) == (K.TIMEOUT, True)
 
 
