@@ -162,13 +162,19 @@ def _run_all(tasks: Iterable[Task], model: str, limit_s: float, folder: Path) ->
 
 
 def _environment(folder: Path) -> dict[str, str]:
-    """A ledger of its own, the model files of the person, and this Python with its pytest as `python`."""
-    sys.path.insert(0, str(ROOT))
+    """A ledger of its own, the model files of the person, and this Python with its pytest as `python`.
+
+    Our own pytest plugins stay out: the repositories are plain, and a plugin's warnings are not theirs.
+    """
     from agent.config import Folders
 
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    models = Folders.find(os.environ).models
-    return {"PATH": path, "KEEPWARM_HOME": str(folder / "home"), "KEEPWARM_MODELS_DIR": str(models)}
+    return {
+        "PATH": path,
+        "KEEPWARM_HOME": str(folder / "home"),
+        "KEEPWARM_MODELS_DIR": str(Folders.find(os.environ).models),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    }
 
 
 def _run(command: Sequence[str], cwd: Path, limit_s: float, out: Path, errors: Path) -> bool:
