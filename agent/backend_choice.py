@@ -17,7 +17,7 @@ from backends.prices import price
 
 _NO_LLAMA: Final = (
     "{name} runs inside this program by llama.cpp, which is not installed. Nothing was done. "
-    "Run: pip install 'keepwarm[local]' - or set ANTHROPIC_API_KEY and use a cloud model."
+    "Run: {install} - or set ANTHROPIC_API_KEY and use a cloud model."
 )
 
 if TYPE_CHECKING:
@@ -95,8 +95,10 @@ async def open_backend(
 ) -> Backend:
     """A backend for the model. The SDK or the model file loads on `prepare` or at the first call."""
     if is_local(info.name):
+        from backends.llama.native import INSTALL
+
         if importlib.util.find_spec("llama_cpp") is None:  # asked before a gigabyte is downloaded for nothing
-            raise UserError(_NO_LLAMA.format(name=info.name))
+            raise UserError(_NO_LLAMA.format(name=info.name, install=INSTALL))
         model = await fetch_model(info.name, folders, env, downloads)
         from backends.llama.backend import LlamaBackend
 

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from agent.ledger import CallRow, SessionRow
+from agent.reports.console import report_console
 from agent.reports.totals import Totals, hit_rate, money, percent, tokens, total_of
 
 _MEASURABLE: int = 64  # tokens of prefill from which its speed can be told from the overhead of a call
@@ -109,10 +110,9 @@ def _median(values: list[float | None]) -> float | None:
 
 def print_report(report: CostReport) -> None:
     """The report as a table on standard output."""
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    console = report_console()
     console.print(f"Session {report.session.id} · {report.session.title}", markup=False, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("call", justify="right")

@@ -9,14 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from agent.backend_choice import choose_model, find_model, load_catalog
 from agent.config import Folders, load
 from agent.errors import FAILED, UserError
+from agent.reports.console import report_console
 from backends.base import BackendError
 from backends.llama.models import is_local, registry, resolve
+from backends.llama.native import INSTALL
 from backends.llama.verify import FileState, check, describe
 
 
@@ -88,7 +90,7 @@ def _anthropic(env: Mapping[str, str]) -> Check:
 
 def _llama() -> Check:
     if importlib.util.find_spec("llama_cpp") is None:
-        return Check("llama.cpp", "note", "not installed; local models need: pip install 'keepwarm[local]'")
+        return Check("llama.cpp", "note", f"not installed; local models need it: {INSTALL}")
     from backends.llama.native import library
 
     try:
@@ -115,7 +117,7 @@ def _model(folders: Folders, env: Mapping[str, str]) -> Check:
     except UserError as error:
         return Check("model", "bad", str(error))
     if is_local(info.name) and importlib.util.find_spec("llama_cpp") is None:
-        return Check("model", "bad", f"`agent run` would use {info.name}, which needs: pip install 'keepwarm[local]'")
+        return Check("model", "bad", f"`agent run` would use {info.name}, which needs llama.cpp: {INSTALL}")
     return Check("model", "ok", f"`agent run` here uses {info.name}")
 
 
@@ -128,6 +130,6 @@ def print_checks(env: Mapping[str, str]) -> int:
     table.add_column(overflow="fold")
     found = list(checks(env))
     for item in found:
-        table.add_row(marks[item.state], item.name, item.detail)
-    Console(highlight=False).print(table)
+        table.add_row(marks[item.state], item.name, Text(item.detail))
+    report_console().print(table)
     return FAILED if found[-1].state == "bad" or any(c.name == "ledger" and c.state == "bad" for c in found) else 0

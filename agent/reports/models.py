@@ -1,10 +1,10 @@
 """`agent models list` and `agent models show`."""
 
-from rich.console import Console
 from rich.table import Table
 
 from agent.backend_choice import find_model, load_catalog
 from agent.config import Folders
+from agent.reports.console import report_console
 from backends.catalog import ModelInfo
 from backends.llama.models import LocalModel, is_local, megabytes, registry, resolve
 from backends.llama.verify import FileState, check, describe
@@ -12,7 +12,7 @@ from backends.llama.verify import FileState, check, describe
 
 def print_models(folders: Folders) -> None:
     """Local models with their state, then the cloud models of the catalogue."""
-    console = Console(highlight=False)
+    console = report_console()
     local = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("local model", "", "size", "context", "licence", "state"):
         local.add_column(name)
@@ -90,4 +90,4 @@ def _print_rows(rows: list[tuple[str, str]]) -> None:
     table.add_column(overflow="fold")
     for name, value in rows:
         table.add_row(name, value)
-    Console(highlight=False).print(table)
+    report_console().print(table)

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from agent.ledger import Ledger, SessionRow
+from agent.reports.console import report_console
 from agent.reports.totals import Totals, money, percent, total_of
 
 
@@ -29,7 +30,6 @@ def to_json(summaries: list[tuple[SessionRow, Totals]]) -> list[dict[str, Any]]:
 
 
 def print_sessions(summaries: list[tuple[SessionRow, Totals]]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -43,4 +43,4 @@ def print_sessions(summaries: list[tuple[SessionRow, Totals]]) -> None:
             *(row.id, started, str(total.calls), percent(total.hit_rate) if total.calls else ""),
             *(money(total.cost_usd) if total.calls else "", Text(row.title)),
         )
-    Console().print(table)
+    report_console().print(table)

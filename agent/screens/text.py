@@ -14,6 +14,7 @@ from rich.text import Text
 from agent import events
 from agent.events import TurnEnd
 from agent.reports.totals import Totals, money, percent, tokens
+from backends.llama.models import is_local
 
 _PROGRESS_FROM: Final = 256  # tokens of prefill; below it the bar would only flicker
 
@@ -29,12 +30,14 @@ class OneShotText:
         self._progress: Progress | None = None
         self._prefill: TaskID | None = None
         self._totals = Totals()
+        self._local = False
 
     def __call__(self, event: events.Event) -> None:
         if not isinstance(event, events.PrefillProgress):
             self._end_progress()
         match event:
             case events.SessionOpened(session, model, mode, directory, resumed):
+                self._local = is_local(model)
                 again = "continues" if resumed else "session"
                 self._say(f"[dim]{escape(model)} · mode {mode} · {again} {session} · {escape(directory)}[/dim]")
             case events.PrefillProgress():
@@ -70,9 +73,10 @@ class OneShotText:
             self._say(f"[{colour}]{escape(event.message)}[/{colour}]")
         calls = f"{event.calls} call{'s' if event.calls != 1 else ''}"
         totals = self._totals
+        cost = "local" if self._local else money(event.cost_usd)
         self._say(
             f"[dim]{calls} · {tokens(totals.input_total)} tokens in, {percent(totals.hit_rate)} from cache · "
-            f"{tokens(totals.output)} out · {money(event.cost_usd)} · agent cost {event.session}[/dim]"
+            f"{tokens(totals.output)} out · {cost} · agent cost {event.session}[/dim]"
         )
 
     def _stream(self, text: str) -> None:
