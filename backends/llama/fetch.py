@@ -192,7 +192,8 @@ async def _download(
 
     def show(in_flight: int = 0) -> None:
         nonlocal shown
-        shown = max(shown, min(part.size + in_flight, spec.bytes))
+        on_its_way = min(part.size + in_flight, spec.bytes - 1)  # complete is only what is written
+        shown = max(shown, part.size, on_its_way)
         progress(FetchProgress(source.title, shown, spec.bytes, resumed))
 
     for _ in range(_RECONNECTS):
