@@ -136,6 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for task in chosen:
             print(f"{task.name:20}{task.repository:12}{task.prompt}")
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that what is running is ended
     folder = Path(tempfile.mkdtemp(prefix="local-tasks-")) if options.keep is None else options.keep.resolve()
     try:
         reports = list(_run_all(chosen, options.model, options.limit, folder))
@@ -186,14 +187,22 @@ def _run(command: Sequence[str], cwd: Path, limit_s: float, out: Path, errors: P
         try:
             process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGTERM)  # the agent ends the commands it started in sessions of their own
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
             return False
+        finally:  # also when the benchmark itself is stopped
+            _stop(process)
     return True
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    """End the agent, which ends the commands that it started in sessions of their own."""
+    if process.poll() is not None:
+        return
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _commit(root: Path) -> None:
