@@ -267,7 +267,9 @@ class LlamaBackend:
 
         reader = ReplyReader(f"call_{request.prompt.digest[:12]}")
         reader.feed(REPLY_START)
-        sampling = replace(self._sampling, temperature=request.temperature)
+        # The prompt is part of the seed: the same prompt gives the same reply, and two prompts do not share their luck.
+        seed = self._sampling.seed ^ int(request.prompt.digest[:8], 16)
+        sampling = replace(self._sampling, temperature=request.temperature, seed=seed)
         utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         drawn: array[int] = array("i")
         with Sampler(loaded.weights, sampling, _grammar(_tools(request.prompt))) as sampler:

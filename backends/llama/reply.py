@@ -102,6 +102,7 @@ class ReplyReader:
         self._call_id: Final = call_id
         self._waiting = ""  # text of which nothing has been told yet
         self._name: str | None = None
+        self._in_arguments = False
         self._arguments: list[str] = []
         self._span: Final = _Span()
         self._answer: StringDecoder | None = None
@@ -115,10 +116,10 @@ class ReplyReader:
         events: list[Event] = []
         if self._name is None:
             self._read_name(events)
-        if self._name == ANSWER:
-            self._read_answer(events)
-        elif self._name is not None:
-            self._read_arguments(events)
+        if self._name is not None and not self._in_arguments:
+            self._skip_to_arguments()
+        if self._in_arguments:
+            (self._read_answer if self._name == ANSWER else self._read_arguments)(events)
         return events
 
     @property
@@ -130,19 +131,21 @@ class ReplyReader:
         return (Text(said),) if said else ()
 
     def _read_name(self, events: list[Event]) -> None:
-        """Wait for `{"tool":"name","args":` and take it away."""
-        head, found, rest = self._waiting.partition("{")
-        if not found or head.strip():
-            return
+        """Wait for `{"tool":"name"` and take it away."""
         try:
-            start = rest.index(":", rest.index('"tool"')) + 1
-            name, end = _scan(rest, start)
-            arguments = rest.index(":", rest.index('"args"', end)) + 1
+            opening = self._waiting.index('"', self._waiting.index(":", self._waiting.index('"tool"')))
+            name, length = json.JSONDecoder().raw_decode(self._waiting[opening:])
         except ValueError:  # not all of it is there yet
             return
-        self._name, self._waiting = name, rest[arguments:].lstrip()
-        if name != ANSWER:
-            events.append(ToolCallStarted(self._call_id, name))
+        self._name, self._waiting = str(name), self._waiting[opening + length :]
+        if self._name != ANSWER:
+            events.append(ToolCallStarted(self._call_id, self._name))
+
+    def _skip_to_arguments(self) -> None:
+        """Wait for `,"args":{` and leave the brace."""
+        brace = self._waiting.find("{")
+        if brace >= 0:
+            self._waiting, self._in_arguments = self._waiting[brace:], True
 
     def _read_arguments(self, events: list[Event]) -> None:
         if self.complete or not self._waiting:
@@ -171,10 +174,3 @@ class ReplyReader:
                 events.append(TextDelta(said))
         if self._answer.ended:
             self.complete = self._waiting.count("}") >= 2  # of the arguments and of the reply
-
-
-def _scan(text: str, start: int) -> tuple[str, int]:
-    """The JSON string at `start` and the index behind it. Raises ValueError while it is not complete."""
-    opening = text.index('"', start)
-    value, length = json.JSONDecoder().raw_decode(text[opening:])
-    return str(value), opening + length

@@ -7,6 +7,7 @@ takes 20 to 40 ms (measured 2026-12-01, docs/local-models.md).
 """
 
 import ctypes
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-_LIKELIEST: Final = 256
+_NARROWED: Final = (256, 8_192)  # how many of the likeliest tokens are tried when the drawn one does not fit
+_NO_NUMBERS: Final = "The model's output is not made of numbers: the model file may be damaged. Download it again."
 _KEEP: Final = 1  # top-p and min-p leave at least this many candidates
 
 
@@ -79,13 +81,24 @@ class Sampler:
     def sample(self, logits: "npt.NDArray[np.float32]") -> int:
         """The next token. Raises BackendError (LOCAL) when the logits are no numbers or no token fits the grammar."""
         token = self._draw(self._candidates(self._ids, logits))
-        if not self._fits(token):
+        if not self.fits(token):
             self.masked += 1
             token = self._draw_fitting(logits)
+        if not math.isfinite(logits[token]):
+            raise BackendError(ErrorKind.LOCAL, _NO_NUMBERS)
         self._lib.llama_sampler_accept(self._chain, token)
         if self._grammar:
             self._lib.llama_sampler_accept(self._grammar, token)
         return token
+
+    def fits(self, token: int) -> bool:
+        """Whether `token` may come next."""
+        if self._grammar is None:
+            return self._may_speak(token)
+        single = self._lib.llama_token_data(id=token, logit=0.0, p=0.0)
+        array = self._lib.llama_token_data_array(data=ctypes.pointer(single), size=1, selected=-1, sorted=False)
+        self._lib.llama_sampler_apply(self._grammar, ctypes.byref(array))
+        return single.logit == 0.0 and self._may_speak(token)
 
     def close(self) -> None:
         """Release the memory. Idempotent."""
@@ -136,18 +149,8 @@ class Sampler:
     def _draw(self, candidates: Any) -> int:
         self._lib.llama_sampler_apply(self._chain, ctypes.byref(candidates))
         if not 0 <= candidates.selected < candidates.size:
-            raise BackendError(
-                ErrorKind.LOCAL, "The model's output is no longer numbers: the model file may be damaged."
-            )
+            raise BackendError(ErrorKind.LOCAL, _NO_NUMBERS)
         return int(candidates.data[candidates.selected].id)
-
-    def _fits(self, token: int) -> bool:
-        if self._grammar is None:
-            return self._may_speak(token)
-        single = self._lib.llama_token_data(id=token, logit=0.0, p=0.0)
-        array = self._lib.llama_token_data_array(data=ctypes.pointer(single), size=1, selected=-1, sorted=False)
-        self._lib.llama_sampler_apply(self._grammar, ctypes.byref(array))
-        return single.logit == 0.0 and self._may_speak(token)
 
     def _may_speak(self, token: int) -> bool:
         return not self._weights.is_control(token) or (self._grammar is None and self._weights.ends_reply(token))
@@ -156,7 +159,7 @@ class Sampler:
         """Draw among the likeliest tokens that fit; only if none does, among all."""
         import numpy as np
 
-        for count in (min(_LIKELIEST, len(logits)), len(logits)):
+        for count in (*_NARROWED, len(logits)):
             ids = np.argpartition(logits, -count)[-count:].astype(np.int32) if count < len(logits) else self._ids
             fitting = self._fitting(ids, logits[ids])
             if len(fitting):

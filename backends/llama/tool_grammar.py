@@ -19,7 +19,7 @@ REPLY_START: Final = '{"tool":"'
 
 _BASE: Final = r"""
 sp ::= " "?
-char ::= [^"\\\x00-\x1F\x7F] | "\\" (["\\/bfnrt] | "u" unit)
+char ::= [^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" unit)
 unit ::= [0-9a-cA-Ce-fE-F] hex hex hex | [dD] [0-7] hex hex
 hex ::= [0-9a-fA-F]
 string ::= "\"" char* "\""

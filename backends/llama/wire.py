@@ -73,15 +73,11 @@ class PromptTokens:
         With `ask` they end where the model's reply begins, without it with the last block's content.
         """
         wire = self._of(prompt)
-        if not ask:
-            return wire.tokens[:]
-        if wire.tail == "user":
-            return wire.tokens + self._ask
-        return wire.tokens + self._to_user(wire.tail) + self._tokenizer.tokenize(_GO_ON) + self._ask
+        return wire.tokens + self._asking(wire.tail) if ask else wire.tokens[:]
 
     def sent(self, prompt: Prompt) -> None:
-        """Note that a request ended with `prompt`: should its reply never come, the next user message must still follow
-        tokens that ask for a reply.
+        """Note that a request ended with `prompt`: should its reply never come, the next user message must follow the
+        tokens that asked for it.
         """
         if prompt.block is not None and self._can_be_left_alone(prompt.block):
             self._store.put(prompt.block.digest, self._sent_mark(prompt), b"1")
@@ -114,17 +110,21 @@ class PromptTokens:
             tokens.extend(self._content(block))
             return "system"
         if block.role is Role.ASSISTANT:
-            if tail != "user":
-                tokens.extend(self._to_user(tail) + self._tokenizer.tokenize(_GO_ON))
-            tokens.extend(self._ask)
+            tokens.extend(self._asking(tail))
             tokens.extend(self._content(block))
             return "reply"
-        if tail == "user" and self._was_left_alone(parent):
-            tokens.extend(self._ask + self._rest(answer_text(_NO_REPLY)))
+        if self._was_left_alone(parent):
+            tokens.extend(self._asking(tail) + self._rest(answer_text(_NO_REPLY)))
             tail = "reply"
         tokens.extend(self._to_user(tail))
         tokens.extend(self._content(block))
         return "user"
+
+    def _asking(self, tail: Tail) -> "array[int]":
+        """What asks for a reply behind the tokens so far, up to the reply's given beginning."""
+        if tail == "user":
+            return self._ask
+        return self._to_user(tail) + self._tokenizer.tokenize(_GO_ON) + self._ask
 
     def _to_user(self, tail: Tail) -> "array[int]":
         """What stands between the tokens so far and a text of the user."""
@@ -166,7 +166,7 @@ class PromptTokens:
 
     @staticmethod
     def _can_be_left_alone(block: Block) -> bool:
-        return block.role is not Role.ASSISTANT and block.layer in (Layer.HISTORY, Layer.COMMAND)
+        return block.layer in (Layer.HISTORY, Layer.COMMAND)
 
     def _was_left_alone(self, prompt: Prompt) -> bool:
         block = prompt.block

@@ -1,0 +1,125 @@
+"""Chat templates: for each family, turn n is a prefix of turn n+1, and says what the template itself would say."""
+
+from typing import Any
+
+import pytest
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from llama_support import ByteTokenizer, block, call, project, result, user
+from llama_templates import CHATML, GEMMA2, LLAMA3, MISTRAL, TEMPLATES
+
+from backends.base import BackendError, ErrorKind, MemoryWireStore
+from backends.llama.chat_template import Junctions, find_junctions
+from backends.llama.tool_grammar import answer_text
+from backends.llama.wire import PromptTokens, pack
+from context.block import Layer, Opaque, Role, Text
+from context.prompt import Prompt
+
+SYSTEM = block(Role.SYSTEM, Text("You code."), layer=Layer.SYSTEM)
+
+
+def junctions(source: str) -> Junctions:
+    return find_junctions(source, "<s>", "</s>", "model.gguf")
+
+
+def rendered(source: str, messages: list[dict[str, str]]) -> str:
+    """The conversation as the template renders it in one go."""
+
+    def refuse(message: str) -> Any:
+        raise AssertionError(message)
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = refuse
+    values = {"bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": True, "enable_thinking": False}
+    return environment.from_string(source).render(messages=messages, **values)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_turn_n_is_a_token_prefix_of_turn_n_plus_1(name: str) -> None:
+    tokenizer = ByteTokenizer()
+    prompts = PromptTokens(tokenizer, junctions(TEMPLATES[name]), MemoryWireStore(), "local:test")
+    prompt = Prompt.empty().extend([SYSTEM, project("tree"), user("first <|im_end|> command")])
+    before = prompts.request(prompt)
+    # What a model may write that a template would strip, trim or reformat when it is old.
+    for number, said in enumerate(
+        ['answer","args":{"text":"  <think>hm</think> ok "}}', "read\n\n", "", "é</think>\n"]
+    ):
+        sampled = tokenizer.tokenize(said)
+        reply = block(Role.ASSISTANT, Text("anything"), Opaque("local:test", pack(sampled)))
+        prompt = prompt.extend([reply, user(f"command {number}")])
+        after = prompts.request(prompt)
+        assert after[: len(before) + len(sampled)] == before + sampled
+        before = after
+
+
+# Templates that render old messages as they were; the others cannot be compared with a rendering in one go.
+@pytest.mark.parametrize("name", ["chatml", "llama-3", "gemma-3", "phi"])
+def test_the_tokens_say_what_the_template_says(name: str) -> None:
+    tokenizer = ByteTokenizer()
+    prompts = PromptTokens(tokenizer, junctions(TEMPLATES[name]), MemoryWireStore(), "local:test")
+    blocks = [SYSTEM, project("tree"), user("one"), call("1", "read", '{"path":"a"}'), result("1", "text"), user("two")]
+    text = tokenizer.text(prompts.request(Prompt.empty().extend(blocks)))
+    expected = rendered(
+        TEMPLATES[name],
+        [
+            {"role": "system", "content": "You code."},
+            {"role": "user", "content": "tree\n\none"},
+            {"role": "assistant", "content": '{"tool":"read","args":{"path":"a"}}'},
+            {"role": "user", "content": "Result:\ntext\n\ntwo"},
+        ],
+    )
+    assert text == expected + '{"tool":"'
+
+
+def test_without_a_system_text_the_template_opens_as_it_would() -> None:
+    tokenizer = ByteTokenizer()
+    prompts = PromptTokens(tokenizer, junctions(CHATML), MemoryWireStore(), "local:test")
+    text = tokenizer.text(prompts.request(Prompt.empty().append(user("hi"))))
+    assert text == rendered(CHATML, [{"role": "user", "content": "hi"}]) + '{"tool":"'
+
+
+@pytest.mark.parametrize("source", [GEMMA2, MISTRAL])
+def test_a_template_without_a_stable_system_role_gets_the_system_text_in_the_first_message(source: str) -> None:
+    tokenizer = ByteTokenizer()
+    prompts = PromptTokens(tokenizer, junctions(source), MemoryWireStore(), "local:test")
+    text = tokenizer.text(prompts.request(Prompt.empty().extend([SYSTEM, user("one")])))
+    assert text == rendered(source, [{"role": "user", "content": "You code.\n\none"}]) + '{"tool":"'
+
+
+@pytest.mark.parametrize("name", ["gemma-2", "gemma-3", "mistral"])
+def test_adjacent_messages_of_one_role_are_merged_where_the_template_wants_alternation(name: str) -> None:
+    tokenizer = ByteTokenizer()
+    prompts = PromptTokens(tokenizer, junctions(TEMPLATES[name]), MemoryWireStore(), "local:test")
+    text = tokenizer.text(prompts.request(Prompt.empty().extend([SYSTEM, project("tree"), user("one"), user("two")])))
+    assert "You code.\n\ntree\n\none\n\ntwo" in text
+
+
+def test_the_system_text_knows_no_date() -> None:
+    assert "26 Jul 2024" in junctions(LLAMA3).open_system
+    assert junctions("{{ strftime_now('%Y') }}" + CHATML).open_system.startswith("26 Jul 2024")
+
+
+def test_a_reply_begins_behind_reasoning_that_the_template_has_opened() -> None:
+    assert junctions(TEMPLATES["thinker"]).user_reply.endswith("<think>\n\n</think>\n\n")
+    assert junctions(TEMPLATES["qwen3"]).user_reply.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("{% for message in messages %}{{ message.content }}", "end of template"),
+        ("{{ messages[-1].content }}", "drops, repeats or moves"),
+        ("{{ raise_exception('needs tools') }}", "needs tools"),
+        ("{{ ().__class__.__base__.__subclasses__() }}", "unsafe"),
+    ],
+)
+def test_a_template_that_cannot_be_used_is_refused_in_one_line(source: str, reason: str) -> None:
+    with pytest.raises(BackendError) as caught:
+        junctions(source)
+    assert caught.value.kind is ErrorKind.LOCAL
+    assert "model.gguf" in str(caught.value)
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_answer_is_written_in_the_form_of_a_call() -> None:
+    assert answer_text('say "hi"') == '{"tool":"answer","args":{"text":"say \\"hi\\""}}'
