@@ -11,7 +11,8 @@ from typing import Final
 _SHORTEST: Final = 8  # characters
 _SHORTEST_LINE: Final = 16  # characters of one line of a value that has several, such as a private key
 _SECRET_NAME: Final = re.compile(
-    r"(^|_)(KEY|KEYS|PASS|PAT|CREDS)(_|$)|APIKEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL", re.IGNORECASE
+    r"(^|_)(KEY|KEYS|PASS|PAT|CREDS)(_|$)|APIKEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|_PWD$",
+    re.IGNORECASE,
 )
 _NAMES_A_PLACE: Final = re.compile(r"_(FILE|PATH|DIR|SOCK)$", re.IGNORECASE)
 

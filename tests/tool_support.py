@@ -22,7 +22,7 @@ def tool(name: str) -> Tool:
     return next(tool for tool in registry() if tool.spec.name == name)
 
 
-async def call(name: str, context: ToolContext, **arguments: object) -> ToolOutput:
+async def call(name: str, context: ToolContext, /, **arguments: object) -> ToolOutput:
     """Validate, look at what would be touched, and run: the way of every call. Raises ToolError."""
     parsed = parse_arguments(tool(name).spec, json.dumps(arguments))
     tool(name).access(parsed, context)

@@ -21,8 +21,8 @@ _HARMLESS: Final = frozenset(
 def paths_in(command: str, context: ToolContext) -> tuple[Path, ...]:
     """Resolved paths outside the root that words of `command` name, through `..`, `~`, symlinks or an absolute path.
 
-    Programs (what is in a folder of PATH, or is executable) and devices such as /dev/null do not count. An absolute word counts if it exists or
-    could be created in an existing folder: `/api/v1` in a search pattern is no path.
+    Programs (what is in a folder of PATH, or is executable) and devices such as /dev/null do not count. An absolute
+    word counts if it exists or could be created in an existing folder: `/api/v1` in a search pattern is no path.
     """
     programs = {Path(folder) for folder in context.env.get("PATH", "").split(os.pathsep) if folder.startswith("/")}
     found: dict[Path, None] = {}
@@ -32,7 +32,7 @@ def paths_in(command: str, context: ToolContext) -> tuple[Path, ...]:
             continue
         try:
             resolved = path.resolve()
-        except (OSError, RuntimeError):
+        except (OSError, RuntimeError, ValueError):
             continue
         if not resolved.is_relative_to(context.root):
             found[resolved] = None
@@ -54,9 +54,6 @@ def _path(word: str, context: ToolContext) -> Path | None:
     if not word:
         return None
     path = context.root / word
-    try:
-        if os.path.lexists(path) or ".." in path.parts:
-            return path
-        return path if word.startswith("/") and path.parent != Path("/") and path.parent.is_dir() else None
-    except (OSError, ValueError):
-        return None
+    if word.startswith("/") and not os.path.lexists(path):
+        return path if path.parent != Path("/") and os.path.isdir(path.parent) else None
+    return path

@@ -31,7 +31,6 @@ _MAGIC: Final = (
     (b"\x28\xb5\x2f\xfd", "zstd data"),
     (b"\x7fELF", "an ELF program or library"),
     (b"\xcf\xfa\xed\xfe", "a Mach-O program or library"),
-    (b"MZ", "a Windows program or library"),
     (b"SQLite format 3\0", "an SQLite database"),
     (b"\0asm", "a WebAssembly module"),
     (b"GGUF", "a GGUF model"),

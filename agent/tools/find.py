@@ -1,12 +1,13 @@
 """The tool `find`: files by name, as ripgrep lists them."""
 
+import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
-from agent.tools.paths import missing, resolve, show
+from agent.tools.paths import existing, resolve, show
 from agent.tools.ripgrep import COMMON, NOT_GIT, ripgrep
 from context.block import ToolSpec
 
@@ -31,9 +32,7 @@ class _Find:
         return Access(Effect.READ, f"find {pattern!r} in {show(path, context.root)}", (path,))
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        folder = resolve(arguments.get("path", "."), context)
-        if not folder.exists():
-            raise missing(folder, context)
+        folder = await asyncio.to_thread(existing, arguments.get("path", "."), context)
         if not folder.is_dir():
             raise ToolError(f"{show(folder, context.root)} is a file, not a folder.")
         names = await _matching(arguments["pattern"].strip(), folder, context)

@@ -15,8 +15,9 @@ from typing import Final
 from agent.tools.base import ToolContext, ToolError
 from context.repo.files import list_files
 
-# Control characters, line separators, and the marks that turn the direction of writing.
-_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+# Control characters, line separators, the marks that turn the direction of writing, and what stands for stray bytes.
+_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_BYTE_ESCAPE: Final = 0xDC00  # Python holds an undecodable byte as this plus its value
 _MOST_SUGGESTIONS: Final = 3
 
 
@@ -52,14 +53,21 @@ def show(path: Path, root: Path) -> str:
 
 def show_name(name: str) -> str:
     """`name` with undecodable bytes and unprintable characters written as escapes."""
-    text = os.fsencode(name).decode("utf-8", "backslashreplace") if _has_surrogates(name) else name
-    return _UNPRINTABLE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+    return _UNPRINTABLE.sub(lambda match: _escaped(match[0]), name)
 
 
 def failure(error: OSError, name: str) -> ToolError:
     """A ToolError that says in one line what the operating system refused."""
     reason = (error.strerror or str(error)).lower()
     return ToolError(f"{name}: {reason}.")
+
+
+def existing(given: str, context: ToolContext) -> Path:
+    """`resolve`, for what must exist. Raises ToolError with the paths that may have been meant."""
+    path = resolve(given, context)
+    if not os.path.exists(path):
+        raise missing(path, context)
+    return path
 
 
 def missing(path: Path, context: ToolContext) -> ToolError:
@@ -108,6 +116,11 @@ def _spellings(entry: str) -> set[str]:
         raw = os.fsencode(entry)
         ways |= {raw.decode("utf-8", "replace"), raw.decode("latin-1")}
     return {_nfc(way) for way in ways}
+
+
+def _escaped(char: str) -> str:
+    byte = ord(char) - _BYTE_ESCAPE
+    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else char.encode("unicode_escape").decode()
 
 
 def _nfc(text: str) -> str:

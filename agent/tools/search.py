@@ -1,5 +1,6 @@
 """The tool `search`: lines that match a regular expression, by ripgrep."""
 
+import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Mapping
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
-from agent.tools.paths import missing, resolve, show
+from agent.tools.paths import existing, resolve, show
 from agent.tools.ripgrep import COMMON, NOT_GIT, ripgrep
 from context.block import ToolSpec
 
@@ -50,9 +51,7 @@ class _Search:
         return Access(Effect.READ, f"search {pattern!r} in {show(path, context.root)}", (path,))
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
-        target = resolve(arguments.get("path", "."), context)
-        if not target.exists():
-            raise missing(target, context)
+        target = await asyncio.to_thread(existing, arguments.get("path", "."), context)
         found = _Found(context, context.limits.matches if target.is_file() else _MOST_PER_FILE)
         async with ripgrep(_arguments(arguments, target, context), context.root, context.env) as running:
             async for line in _lines(running.chunks()):

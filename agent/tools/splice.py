@@ -9,14 +9,14 @@ _LINE_END: Final = re.compile("(\r?\n)")
 _MOST_WORK: Final = 1_000_000  # pairs of lines (or characters) that are compared to align old and new
 
 
-def splice(actual: str, old: str, new: str, default_end: str) -> str:
+def splice(actual: str, old: str, new: str, end_behind: str) -> str:
     """`new` as it replaces `actual`, which is `old` as the file has it (same lines, but for tolerated differences).
 
     A line that is the same in `old` and `new` stays as it is in `actual`, byte for byte. A changed line keeps the line
-    end of the line that it replaces; an added one takes that of the line above it, the first one `default_end`. `old`
-    and `new` have LF line ends.
+    end of the line that it replaces; an added one takes that of the line above it. `end_behind` is the line end that
+    follows `actual` in the file. `old` and `new` have LF line ends.
     """
-    was = _lines(actual)
+    was = _lines(actual, end_behind)
     old_lines, new_lines = old.split("\n"), new.split("\n")
     contents: list[str] = []
     ends: list[str] = []
@@ -30,11 +30,10 @@ def splice(actual: str, old: str, new: str, default_end: str) -> str:
         else:
             contents.append(_merged(was[source][0], old_lines[source], new_lines[index]))
             ends.append(was[source][1])
-    return "".join(_joined(contents, ends, default_end))
+    return "".join(_joined(contents, ends, was[0][1]))
 
 
-def _joined(contents: list[str], ends: list[str], default_end: str) -> Iterator[str]:
-    above = default_end
+def _joined(contents: list[str], ends: list[str], above: str) -> Iterator[str]:
     for content, end in zip(contents[:-1], ends[:-1], strict=True):
         above = end or above
         yield content + above
@@ -70,7 +69,7 @@ def _aligned(old: list[str] | str, new: list[str] | str) -> list[tuple[str, int,
     return list(SequenceMatcher(None, old, new, autojunk=False).get_opcodes())
 
 
-def _lines(text: str) -> list[tuple[str, str]]:
-    """Pairs of a line and its end; the last line has none."""
+def _lines(text: str, end_behind: str) -> list[tuple[str, str]]:
+    """Pairs of a line and its end; that of the last line stands behind `text`."""
     pieces = _LINE_END.split(text)
-    return list(zip(pieces[::2], [*pieces[1::2], ""], strict=True))
+    return list(zip(pieces[::2], [*pieces[1::2], end_behind], strict=True))
