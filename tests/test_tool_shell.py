@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tool_support import call, make_context, tool
 
+from agent.tools import excerpt as excerpt_module
 from agent.tools.base import Effect, OutputLimits, ToolError
 from agent.tools.excerpt import Excerpt
 from agent.tools.process import run_group
@@ -130,6 +131,9 @@ class TestText:
                     b"\xff",
                     b"\x9b1m",
                     b"[",
+                    b"\x1bP",
+                    b"\x1b\\",
+                    b"]",
                 ]
             ),
             max_size=20,
@@ -146,11 +150,12 @@ class TestText:
 
         assert text([data[at : at + size] for at in range(0, len(data), size)]) == text([data])
 
-    def test_a_progress_bar_without_line_ends_takes_no_room(self):
+    @pytest.mark.parametrize("form", ["\r{} of many", "{} of many\r"])
+    def test_a_progress_bar_without_line_ends_takes_no_room(self, form):
         folder = LineFolder()
-        for number in range(200_000):
-            assert folder.feed(f"\r{number} of many") == ""
-        assert folder.close() == "199999 of many"
+        for number in range(50_000):
+            assert folder.feed(form.format(number)) == ""
+        assert folder.close() == "49999 of many"
 
     def test_an_escape_sequence_without_an_end_holds_nothing_back_for_good(self):
         plain = PlainText()
@@ -159,6 +164,17 @@ class TestText:
 
 
 class TestStream:
+    async def test_output_of_endless_size_is_told_in_pieces_of_bounded_size(self, context):
+        longest = 0
+
+        def listen(text):
+            nonlocal longest
+            longest = max(longest, len(text))
+
+        context.on_output = listen
+        await call("shell", context, command="head -c 5000000 /dev/zero | tr '\\0' x")
+        assert longest <= 1 << 17
+
     async def test_output_is_told_while_the_command_runs(self, context):
         told = asyncio.Event()
         pieces = []
@@ -228,6 +244,13 @@ class TestLongOutput:
         assert output.is_error
         assert output.text.endswith("timed out after 1 s; the command and its children were ended")
         assert peak < 10_000_000
+
+    async def test_the_file_does_not_fill_the_disk(self, context, monkeypatch):
+        monkeypatch.setattr(excerpt_module, "LARGEST_FILE", 1_000)
+        output = await call("shell", context, command="seq 1 10000")
+        assert "the first 1,000 characters are in" in output.text
+        assert output.full.stat().st_size == 1_000
+        assert output.text.endswith("10000")
 
     async def test_a_full_disk_is_said_and_the_answer_is_kept(self, context):
         context.spill.parent.joinpath("blocked").write_text("")

@@ -5,16 +5,18 @@ import re
 from typing import Final
 
 # Colours and cursor movements (CSI), titles and links (OSC), device strings (DCS and the like), and short sequences.
-_ESCAPE: Final = re.compile(
+_WHOLE: Final = (
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
     r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
-    r"|\x1b[PX^_][^\x1b]*\x1b\\"
-    r"|\x1b[ -/]*[0-Z\\^-~]"
+    r"|\x1b[PX^_][^\x07\x1b]*\x1b\\"
+    r"|\x1b[ -/]*[0-OQ-WYZ\\`-~]"
 )
-_BEGUN: Final = re.compile(r"[\x1b\x9b][^\x1b\x9b]*\x1b?\Z")
+# The same, cut off by the end of the text.
+_OPEN: Final = r"(?P<open>(?:(?:\x1b\[|\x9b)[0-?]*[ -/]*|\x1b[\]PX^_][^\x07\x1b]*\x1b?|\x1b[ -/]*)\Z)"
+_ESCAPE: Final = re.compile(f"{_WHOLE}|{_OPEN}")
+_LAST_ESCAPE: Final = re.compile(_WHOLE)
 _LONGEST_ESCAPE: Final = 4_096  # characters that are held back in the hope of an end
 _NO_TEXT: Final = re.compile("[\x00-\x07\x0b-\x0c\x0e-\x1a\x1b-\x1f\x7f\x9b]")
-_ERASED: Final = re.compile("[^\b\n]\b")
 _LONGEST_LINE: Final = 65_536  # characters of a line that are held back because a carriage return may undo them
 
 
@@ -37,11 +39,14 @@ class PlainText:
 
     def _clean(self, text: str, *, final: bool) -> str:
         self._rest = ""
-        text = _ESCAPE.sub("", text)
-        begun = None if final else _BEGUN.search(text, max(0, len(text) - _LONGEST_ESCAPE))
-        if begun is not None:
-            self._rest, text = begun[0], text[: begun.start()]
-        return _NO_TEXT.sub("", text)
+        pieces, done = [], 0
+        for escape in (_LAST_ESCAPE if final else _ESCAPE).finditer(text):
+            if escape.lastgroup and len(escape[0]) > _LONGEST_ESCAPE:
+                break
+            self._rest = escape[0] if escape.lastgroup else ""
+            pieces.append(text[done : escape.start()])
+            done = escape.end()
+        return _NO_TEXT.sub("", "".join([*pieces, text[done:]]))
 
 
 class LineFolder:
@@ -56,7 +61,7 @@ class LineFolder:
         lines, newline, self._line = self._line.rpartition("\n")
         settled = "\n".join(map(_folded, lines.split("\n"))) + newline if newline else ""
         if len(self._line) > _LONGEST_LINE:
-            self._line = _folded(self._line)
+            self._line = _folded(self._line) + ("\r" if self._line.endswith("\r") else "")
         if len(self._line) > _LONGEST_LINE:
             settled, self._line = settled + self._line, ""
         return settled
@@ -69,8 +74,12 @@ class LineFolder:
 def _folded(line: str) -> str:
     if "\r" in line:
         line = line.rstrip("\r").rpartition("\r")[2]
-    while "\b" in line:
-        line, erased = _ERASED.subn("", line)
-        if not erased:
-            line = line.replace("\b", "")
-    return line
+    if "\b" not in line:
+        return line
+    kept: list[str] = []
+    for char in line:
+        if char != "\b":
+            kept.append(char)
+        elif kept:
+            kept.pop()
+    return "".join(kept)
