@@ -6,7 +6,7 @@ import subprocess
 import threading
 
 import pytest
-from tool_support import call, make_context
+from tool_support import call, make_context, needs_permission_bits
 
 from agent.tools import edit as edit_module
 from agent.tools.base import ToolError
@@ -124,7 +124,7 @@ class TestRefused:
         assert "hidden from you" in message
         assert path.read_text() == "key = abcdefgh12345678\nport = 1\n"
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everything")
+    @needs_permission_bits
     async def test_a_read_only_file(self, context):
         (await put(context, "a\n")).chmod(0o444)
         assert "read-only" in await refused(context, path="a.txt", old="a", new="b")

@@ -7,7 +7,7 @@ from io import BytesIO
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tool_support import call, make_context
+from tool_support import call, make_context, needs_permission_bits
 
 from agent.tools.base import SMALL_OUTPUT, OutputLimits, Page, ToolError
 from agent.tools.encoding import survey
@@ -219,7 +219,7 @@ class TestNoText:
         with pytest.raises(ToolError, match=r"not a directory|no such file"):
             await call("read", context, path="a.txt/b")
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    @needs_permission_bits
     async def test_an_unreadable_file_is_one_line(self, context):
         put(context, "x").chmod(0)
         with pytest.raises(ToolError, match=r"a\.txt: permission denied"):

@@ -5,7 +5,7 @@ import os
 import sys
 
 import pytest
-from tool_support import call, make_context
+from tool_support import call, make_context, needs_permission_bits
 
 from agent.tools import ripgrep as ripgrep_module
 from agent.tools.base import OutputLimits, ToolError
@@ -166,7 +166,7 @@ class TestSearch:
         context.env = {**context.env, "RIPGREP_CONFIG_PATH": str(tmp_path / "rc")}
         assert await search(context, pattern="def total") == "b.py:4: def total(price):"
 
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+    @needs_permission_bits
     async def test_an_unreadable_file_is_passed_over(self, context):
         (context.root / "a.py").chmod(0)
         assert "b.py:4" in await search(context, pattern="total")

@@ -1,13 +1,26 @@
 """What the tests of the tools share: a context in a temporary folder, and calls as the loop makes them."""
 
 import json
+import os
+import tempfile
 from pathlib import Path
+
+import pytest
 
 from agent.tools import registry
 from agent.tools.arguments import parse_arguments
 from agent.tools.base import OutputLimits, Tool, ToolContext, ToolOutput
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+def _may_read_everything() -> bool:
+    with tempfile.NamedTemporaryFile() as file:
+        os.chmod(file.name, 0)
+        return os.access(file.name, os.R_OK)
+
+
+needs_permission_bits = pytest.mark.skipif(_may_read_everything(), reason="root may read and write everything")
 
 
 def make_context(folder: Path, *, limits: OutputLimits | None = None, **env: str) -> ToolContext:
