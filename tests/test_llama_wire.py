@@ -191,6 +191,17 @@ def test_a_vocabulary_that_wants_a_beginning_token_gets_exactly_one() -> None:
     assert tokens.count(999) == 1
 
 
+def test_a_vocabulary_that_puts_a_space_in_front_of_texts_gets_no_second_one() -> None:
+    class Spacing(ByteTokenizer):
+        def tokenize(self, text: str, *, special: bool = False) -> "array[int]":
+            return super().tokenize(text if special or not text else " " + text, special=special)
+
+    tokenizer = Spacing()
+    prompt = conversation("say it").append(call("1", "read", "{}"))
+    text = tokenizer.text(prompt_tokens(tokenizer, source=MISTRAL).request(prompt))
+    assert '[INST] say it[/INST] {"tool":"read","args":{}}</s>[INST] Go on.[/INST] {"tool":"' in text
+
+
 @given(st.lists(st.integers(-(2**31), 2**31 - 1)))
 def test_tokens_survive_the_store(tokens: list[int]) -> None:
     assert unpack(pack(tokens)).tolist() == tokens

@@ -70,7 +70,7 @@ def _failure(path: Path, status: int, output: str, errors: str) -> BackendError:
         how = signal.Signals(-status).name
     except ValueError:
         how = f"status {status}"
-    said = next((line.strip() for line in errors.splitlines() if "GGML_ASSERT" in line or "error" in line.lower()), "")
+    said = next((line.strip() for line in errors.splitlines() if "GGML_ASSERT" in line), "")
     return BackendError(
         ErrorKind.LOCAL,
         f"llama.cpp crashed ({how}) in a trial run with {path}{': ' + said if said else ''}. This session is not "
