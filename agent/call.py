@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Final
 
 from agent import events
 from agent.clock import Clock
@@ -20,6 +21,9 @@ from context.tokens import Scale
 
 Pricing = Callable[[Usage, datetime], tuple[Decimal | None, str | None]]
 """What a call costs at a time: USD (None: unknown) and where the price is from."""
+
+
+_WRITING_STEP: Final = 200  # characters between two signs of life of a tool call that is being written
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Caller:
             async with aclosing(self._backend.stream(request)) as source:
                 async for event in source:
                     stream.take(event)
-                    self._pass_on(event, call_id)
+                    self._pass_on(event, call_id, stream)
         except BackendError:
             ledger.finish_call(call_id, self._outcome("failed", stream))
             raise
@@ -114,15 +118,24 @@ class Caller:
         )
         return Reply(kept, stream.finished.stop, stream.finished.detail, outcome.cost_usd)
 
-    def _pass_on(self, event: base.Event, call_id: int) -> None:
+    def _pass_on(self, event: base.Event, call_id: int, stream: "_Stream") -> None:
         match event:
             case base.TextDelta(text):
                 self._session.ledger.add_draft(call_id, text)
                 self._emit(events.TextDelta(self._number, text))
             case base.ThinkingDelta(text):
                 self._emit(events.ThinkingDelta(self._number, text))
+            case base.ToolCallStarted(_, name):
+                self._emit(events.ToolWriting(self._number, name, 0))
+            case base.ToolCallDelta():
+                self._tell_writing(stream)
             case base.Prefill(done, total, reused):
                 self._emit(events.PrefillProgress(self._number, done, total, reused))
+
+    def _tell_writing(self, stream: "_Stream") -> None:
+        if stream.written - stream.written_told >= _WRITING_STEP:
+            stream.written_told = stream.written
+            self._emit(events.ToolWriting(self._number, stream.writing, stream.written))
 
     def _outcome(self, status: str, stream: "_Stream") -> CallOutcome:
         cost, price = self._pricing(stream.usage, datetime.fromtimestamp(self._clock.now(), UTC))
@@ -155,6 +168,8 @@ class _Stream:
         self._last = self._started
         self.usage = Usage()
         self.finished: ReplyFinished | None = None
+        self.writing = ""  # the tool whose call is being written
+        self.written = self.written_told = 0  # characters of its arguments
 
     def take(self, event: base.Event) -> None:
         self._last = self._clock.monotonic()
@@ -163,8 +178,17 @@ class _Stream:
                 self.usage = usage
             case ReplyFinished():
                 self.finished = event
-            case base.TextDelta() | base.ThinkingDelta() | base.ToolCallStarted():
-                self._first = self._last if self._first is None else self._first
+            case base.ToolCallStarted(_, name):
+                self.writing, self.written, self.written_told = name, 0, 0
+                self._note_first()
+            case base.ToolCallDelta(_, fragment):
+                self.written += len(fragment)
+            case base.TextDelta() | base.ThinkingDelta():
+                self._note_first()
+
+    def _note_first(self) -> None:
+        if self._first is None:
+            self._first = self._last
 
     @property
     def ttft(self) -> float | None:

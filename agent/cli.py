@@ -16,6 +16,7 @@ import typer
 from agent.config import MODES, Folders, load
 from agent.errors import FAILED, INTERRUPTED, USAGE, UserError
 from backends.base import BackendError
+from context.names import show_name
 
 app: Final = typer.Typer(
     name="agent",
@@ -132,9 +133,9 @@ def cost(
     from agent.reports.cost import CostReport, print_report
 
     with Ledger.open(Folders.find(os.environ).ledger) as ledger:
-        row = ledger.session(session) if session else ledger.last_used(os.getcwd())
+        row = ledger.session(session) if session else ledger.last_used(show_name(os.getcwd()))
         if row is None:
-            where = f"called {session!r}" if session else f"in {os.getcwd()}"
+            where = f"called {session!r}" if session else f"in {show_name(os.getcwd())}"
             raise UserError(f"There is no session {where}. `agent sessions` lists them all.", USAGE)
         report = CostReport.of(row, ledger.calls(row.id))
     if as_json:
@@ -153,7 +154,7 @@ def sessions(
     from agent.reports.sessions import print_sessions, summarise, to_json
 
     with Ledger.open(Folders.find(os.environ).ledger) as ledger:
-        summaries = summarise(ledger, ledger.sessions(os.getcwd() if here else None))
+        summaries = summarise(ledger, ledger.sessions(show_name(os.getcwd()) if here else None))
     if as_json:
         _print_json(to_json(summaries))
     elif summaries:

@@ -67,6 +67,15 @@ class ThinkingDelta:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class ToolWriting:
+    """The model is writing a tool call: `characters` of its arguments so far. Told now and then, not for each token."""
+
+    call: int
+    name: str
+    characters: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class ReplyRestarted:
     """The stream broke and the call is made again: text streamed for `call` so far is void."""
 
@@ -143,6 +152,7 @@ Event = (
     | PrefillProgress
     | TextDelta
     | ThinkingDelta
+    | ToolWriting
     | ReplyRestarted
     | CallFinished
     | ToolStarted
@@ -158,6 +168,7 @@ _NAMES: dict[type, str] = {
     PrefillProgress: "prefill",
     TextDelta: "text",
     ThinkingDelta: "thinking",
+    ToolWriting: "tool_writing",
     ReplyRestarted: "restarted",
     CallFinished: "call_finished",
     ToolStarted: "tool_started",

@@ -5,6 +5,7 @@ Several agents may use the same file at once; two on the same session are told a
 """
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -283,7 +284,7 @@ class Ledger:
             )
 
     def finish_tool(
-        self, session_id: str, position: int, result: ToolResult, finished: float, seen: Iterable[tuple[str, str]] = ()
+        self, session_id: str, position: int, result: ToolResult, finished: float, seen: Iterable[tuple[Path, str]] = ()
     ) -> None:
         """Complete a tool call with its result, and note the (path, digest) pairs that the model has now seen."""
         with self._database.transaction() as connection:
@@ -293,7 +294,8 @@ class Ledger:
                 (finished, result.text, result.is_error, session_id, position, result.call_id),
             )
             connection.executemany(
-                "INSERT OR REPLACE INTO seen VALUES (?, ?, ?)", [(session_id, path, digest) for path, digest in seen]
+                "INSERT OR REPLACE INTO seen VALUES (?, ?, ?)",
+                [(session_id, os.fsencode(path), digest) for path, digest in seen],
             )
 
     def tool_runs(self, session_id: str, position: int) -> dict[str, ToolRun]:
@@ -308,12 +310,10 @@ class Ledger:
             runs[row["tool_call"]] = ToolRun(row["tool_call"], result)
         return runs
 
-    def seen(self, session_id: str) -> dict[str, str]:
+    def seen(self, session_id: str) -> dict[Path, str]:
         """Digest of each file as the model last saw it, by path."""
-        return {
-            row["path"]: row["digest"]
-            for row in self._database.rows("SELECT * FROM seen WHERE session = ?", session_id)
-        }
+        rows = self._database.rows("SELECT path, digest FROM seen WHERE session = ?", session_id)
+        return {Path(os.fsdecode(row["path"])): row["digest"] for row in rows}
 
     # What is learned
 

@@ -82,7 +82,7 @@ CREATE TABLE tool_run (
 -- Which content of each file the model has seen last (digest), so that a resumed session knows it too.
 CREATE TABLE seen (
     session    TEXT NOT NULL REFERENCES session(id),
-    path       TEXT NOT NULL,
+    path       BLOB NOT NULL,           -- as the file system has it: names need not be UTF-8
     digest     TEXT NOT NULL,
     PRIMARY KEY (session, path)
 ) WITHOUT ROWID;

@@ -28,6 +28,7 @@ from backends.base import Backend, Usage
 from context.block import Block
 from context.layers.project import project_block
 from context.layers.system import system_blocks
+from context.names import show_name
 from context.notices import Environment
 from context.repo.project import read_project
 
@@ -83,7 +84,9 @@ async def run_once(task: Task, settings: Settings, folders: Folders, around: Sur
             head = None if row else await asyncio.to_thread(_head, task, settings, backend, around)
         session = _open_session(ledger, row, head or [], task, settings, around)
         stack.enter_context(session.lock(folders.data / "locks"))
-        around.emit(events.SessionOpened(session.id, info.name, settings.mode, str(task.directory), session.resumed))
+        around.emit(
+            events.SessionOpened(session.id, info.name, settings.mode, show_name(str(task.directory)), session.resumed)
+        )
         spill = folders.output(session.id).resolve()
         toolbox = Toolbox(
             session,
@@ -92,7 +95,7 @@ async def run_once(task: Task, settings: Settings, folders: Folders, around: Sur
                 root=task.directory,
                 spill=spill,
                 env=around.env,
-                seen={Path(path): digest for path, digest in ledger.seen(session.id).items()},
+                seen=ledger.seen(session.id),
                 limits=SMALL_OUTPUT if backend.capabilities.profile == "compact" else OutputLimits(),
             ),
             ModeGate(Mode(settings.mode), task.directory, around.asker, readable=[spill]),
@@ -124,7 +127,7 @@ def _open_session(
     return Session.create(
         ledger,
         now=around.clock.now(),
-        directory=str(task.directory),
+        directory=show_name(str(task.directory)),
         title=task.command,
         told=_environment(task, settings, around),
         head=head,
@@ -132,7 +135,7 @@ def _open_session(
 
 
 def _environment(task: Task, settings: Settings, around: Surroundings) -> Environment:
-    return Environment(_day(around), str(task.directory), settings.mode, around.asker is not None)
+    return Environment(_day(around), show_name(str(task.directory)), settings.mode, around.asker is not None)
 
 
 def _day(around: Surroundings) -> str:
@@ -153,7 +156,7 @@ def _earlier(ledger: Ledger, task: Task) -> SessionRow | None:
             raise UserError(f"There is no session {task.session!r}. `agent sessions` lists them.", USAGE)
         return row
     if task.again:
-        row = ledger.last_used(str(task.directory))
+        row = ledger.last_used(show_name(str(task.directory)))
         if row is None:
             raise UserError(f"There is no session in {task.directory} to go on with. Run without --continue.", USAGE)
         return row

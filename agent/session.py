@@ -9,6 +9,7 @@ from pathlib import Path
 
 from agent.ledger import Ledger, SessionBusyError, SessionRow
 from context.block import Block, Role, Text, ToolResult
+from context.canonical import clean_text
 from context.layers.history import CUT_REPLY, INTERRUPTED, reply_block, results_block
 from context.notices import Environment
 from context.prompt import Prompt
@@ -35,7 +36,7 @@ class Session:
     ) -> "Session":
         """A new session whose prompt begins with `head` (SYSTEM and PROJECT)."""
         session_id = new_session_id(now)
-        shown = " ".join(title.split())[:_TITLE_LENGTH]
+        shown = clean_text(" ".join(title.split())[:_TITLE_LENGTH])
         ledger.create_session(SessionRow(session_id, now, directory, shown, told.to_json()), head)
         return cls(session_id, ledger, Prompt.empty().extend(head), told)
 

@@ -1,6 +1,7 @@
 """The person's side of `agent run`: which screen listens, who can be asked, how a download looks."""
 
 import asyncio
+import io
 import sys
 from collections.abc import Callable
 
@@ -30,6 +31,9 @@ class Terminal:
 
     def __init__(self, *, json_lines: bool) -> None:
         self.clock = SystemClock()
+        for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a character must not end the work
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")
         self._console = Console(stderr=True, highlight=False)
         self._screen = JsonLines(sys.stdout) if json_lines else OneShotText(sys.stdout, self._console)
         interactive = not json_lines and sys.stdin.isatty() and sys.stderr.isatty()

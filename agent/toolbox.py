@@ -14,6 +14,7 @@ from agent.session import Session
 from agent.tools.arguments import parse_arguments
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
 from context.block import ToolCall, ToolResult
+from context.canonical import clean_text
 
 REPEATS_BEFORE_STOP: Final = 5
 _REPEATED: Final = "(The same call gave the same result before. Do something else.)"
@@ -48,7 +49,7 @@ class Toolbox:
         self._emit = emit
         self._clock = clock
         self._outcomes: Counter[tuple[str, str, str]] = Counter()
-        self._recorded = {str(path): digest for path, digest in context.seen.items()}
+        self._recorded = dict(context.seen)
 
     async def run(self, calls: Sequence[ToolCall]) -> dict[str, ToolResult]:
         """Results by call id. Neighbouring calls that only read run side by side, all others one after another."""
@@ -84,7 +85,7 @@ class Toolbox:
 
     async def _run_one(self, call: ToolCall, position: int) -> ToolResult:
         output = await self._output(call, position)
-        text = self._redact(output.text)
+        text = clean_text(self._redact(output.text))
         outcome = (call.name, call.arguments, text)
         if outcome not in self._outcomes:
             self._outcomes.clear()  # something new was learned: what came before is no loop
@@ -92,7 +93,7 @@ class Toolbox:
         if self._outcomes[outcome] > 1:
             text = f"{text}\n{_REPEATED}"
         result = ToolResult(call.id, text, output.is_error)
-        seen = {str(path): digest for path, digest in self._context.seen.items()}
+        seen = dict(self._context.seen)
         news = seen.items() - self._recorded.items()
         self._session.ledger.finish_tool(self._session.id, position, result, self._clock.now(), news)
         self._recorded = seen
@@ -115,13 +116,11 @@ class Toolbox:
         if refusal is not None:
             return ToolOutput(refusal, f"refused: {refusal}", is_error=True)
         self._session.ledger.start_tool(self._session.id, position, call.id, self._clock.now())
-        live = self._redact.stream(lambda text: self._emit(events.ToolOutputChunk(call.id, text)))
+        live = replace(self._context, on_output=lambda text: self._emit(events.ToolOutputChunk(call.id, text)))
         try:
-            return await tool.run(arguments, replace(self._context, on_output=live.feed))
+            return await tool.run(arguments, live)
         except ToolError as error:
             return ToolOutput(str(error), str(error).partition("\n")[0], is_error=True)
-        finally:
-            live.close()
 
 
 def _failure(call: ToolCall, message: str) -> ToolOutput:

@@ -47,6 +47,7 @@ def test_names_that_are_no_words_are_shown_as_one(tmp_path: Path) -> None:
     assert "\n" not in text
     assert "汉字.py" in text
     assert '"a b.txt"' in text
+    assert "caf\\xe9.txt" in text, "shown as the tools take it back"
     text.encode()
 
 

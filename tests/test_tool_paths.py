@@ -7,7 +7,8 @@ import pytest
 from tool_support import call, make_context
 
 from agent.tools.base import ToolError
-from agent.tools.paths import resolve, show, show_name
+from agent.tools.paths import resolve, show
+from context.names import show_name
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from typing import Final, TextIO
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.status import Status
 from rich.text import Text
 
 from agent import events
@@ -29,11 +30,12 @@ class OneShotText:
         self._line_open = False
         self._progress: Progress | None = None
         self._prefill: TaskID | None = None
+        self._status: Status | None = None
         self._totals = Totals()
         self._local = False
 
     def __call__(self, event: events.Event) -> None:
-        if not isinstance(event, events.PrefillProgress):
+        if not isinstance(event, events.PrefillProgress | events.ToolWriting):
             self._end_progress()
         match event:
             case events.SessionOpened(session, model, mode, directory, resumed):
@@ -42,6 +44,8 @@ class OneShotText:
                 self._say(f"[dim]{escape(model)} · mode {mode} · {again} {session} · {escape(directory)}[/dim]")
             case events.PrefillProgress():
                 self._show_prefill(event)
+            case events.ToolWriting(_, name, characters):
+                self._show_status(f"[dim]writing a call of {escape(name)}, {characters:,} characters[/dim]")
             case events.TextDelta(_, text):
                 self._stream(text)
             case events.ReplyRestarted(_, reason, wait_s):
@@ -112,7 +116,20 @@ class OneShotText:
         if self._prefill is not None:
             self._progress.update(self._prefill, completed=event.done - event.reused)
 
+    def _show_status(self, markup: str) -> None:
+        if not self._console.is_terminal:
+            return
+        if self._status is None:
+            self._end_progress()
+            self._end_line()
+            self._status = self._console.status(markup)
+            self._status.start()
+        self._status.update(markup)
+
     def _end_progress(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
         if self._progress is not None:
             self._progress.stop()
             self._progress = self._prefill = None

@@ -7,17 +7,14 @@ carry; names may also hold newlines or codes that command a terminal. `show` wri
 
 import difflib
 import os
-import re
 import unicodedata
 from pathlib import Path
 from typing import Final
 
 from agent.tools.base import ToolContext, ToolError
+from context.names import show_name
 from context.repo.files import list_files
 
-# Control characters, line separators, the marks that turn the direction of writing, and what stands for stray bytes.
-_UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-_BYTE_ESCAPE: Final = 0xDC00  # Python holds an undecodable byte as this plus its value
 _MOST_SUGGESTIONS: Final = 3
 
 
@@ -49,11 +46,6 @@ def resolve(given: str, context: ToolContext) -> Path:
 def show(path: Path, root: Path) -> str:
     """`path` for people and models: relative to `root` where it lies inside, in printable characters only."""
     return show_name(str(path.relative_to(root) if path.is_relative_to(root) else path))
-
-
-def show_name(name: str) -> str:
-    """`name` with undecodable bytes and unprintable characters written as escapes."""
-    return _UNPRINTABLE.sub(lambda match: _escaped(match[0]), name)
 
 
 def failure(error: OSError, name: str) -> ToolError:
@@ -116,11 +108,6 @@ def _spellings(entry: str) -> set[str]:
         raw = os.fsencode(entry)
         ways |= {raw.decode("utf-8", "replace"), raw.decode("latin-1")}
     return {_nfc(way) for way in ways}
-
-
-def _escaped(char: str) -> str:
-    byte = ord(char) - _BYTE_ESCAPE
-    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else char.encode("unicode_escape").decode()
 
 
 def _nfc(text: str) -> str:

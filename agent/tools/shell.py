@@ -10,10 +10,11 @@ from agent.redact import Redactor
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.command_paths import paths_in
 from agent.tools.excerpt import Excerpt
-from agent.tools.paths import failure, show_name
+from agent.tools.paths import failure
 from agent.tools.process import Ended, run_group
 from agent.tools.terminal import LineFolder, PlainText
 from context.block import ToolSpec
+from context.names import show_name
 
 DEFAULT_TIMEOUT_S: Final = 120
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from context.layers.project import ProjectFacts
+from context.names import show_name
 from context.repo.files import list_files
 
 _HOUSE_RULES: Final = "AGENTS.md"
@@ -15,7 +16,7 @@ def read_project(root: Path, date: str) -> ProjectFacts:
     """What the snapshot of `root` is made of. Never fails: what cannot be read is left out."""
     return ProjectFacts(
         platform=f"{platform.system()} {platform.machine()}",
-        directory=str(root),
+        directory=show_name(str(root)),
         date=date,
         listing=list_files(root),
         house_rules=_house_rules(root),

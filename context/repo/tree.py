@@ -3,11 +3,10 @@ it is too long.
 """
 
 import heapq
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 
-from context.canonical import clean_text
+from context.names import show_name
 from context.tokens import count_tokens
 
 
@@ -82,11 +81,9 @@ def _folded_name(folder: str, count: int) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name as one word: quoted when it holds blanks or control characters."""
-    name = clean_text(name)
-    if any(char.isspace() or not char.isprintable() or char == '"' for char in name):
-        return json.dumps(name, ensure_ascii=False)
-    return name
+    """A name as one word: quoted when it holds blanks."""
+    name = show_name(name)
+    return f'"{name}"' if " " in name else name
 
 
 def _cut_lines(text: str, budget: int) -> str:
