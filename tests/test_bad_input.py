@@ -112,11 +112,24 @@ def test_a_directory_of_strange_files(run_agent: RunAgent, tmp_path: Path, anthr
     (folder / "locked.txt").chmod(0)
     with (folder / "big.bin").open("wb") as big:
         big.truncate(200_000_000)
-    calls = [Call("read", {"path": name}) for name in ("big.bin", "汉字.txt", "locked.txt")]
+    calls = [Call("read", {"path": name}) for name in ("big.bin", "汉字.txt", "locked.txt", "caf\\xe9.txt")]
     anthropic_server.play(plan(calls, Call("search", {"pattern": "text"}), Call("find", {"pattern": "*.txt"})))
     result = run_agent("run", "look", cwd=folder, env=anthropic_server.env)
     assert result.returncode == 0, result.stderr
     assert "Traceback" not in result.stderr
+    results = anthropic_server.bodies[1]["messages"][-1]["content"]
+    assert [part.get("is_error", False) for part in results] == [True, False, os.geteuid() != 0, False]
+
+
+def test_a_working_directory_whose_name_is_no_text(
+    run_agent: RunAgent, tmp_path: Path, anthropic_server: ScriptedServer
+) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9\n\xff")
+    folder.mkdir()
+    anthropic_server.play([Reply.of("Hello."), Reply.of("Again.")])
+    assert run_agent("run", "hello", cwd=folder, env=anthropic_server.env).returncode == 0
+    assert run_agent("run", "-c", "hello", cwd=folder, env=anthropic_server.env).stdout == "Again.\n"
+    assert run_agent("cost", cwd=folder).returncode == 0
 
 
 @pytest.mark.parametrize("as_packages", [True, False])
