@@ -1,6 +1,7 @@
 """From process start to the first byte of the first request, against `import anthropic` alone, in the same run.
 
-A socket on loopback stands for the API; it takes the time of the first byte and hangs up. `python benchmarks/first_request.py`
+A socket on loopback stands for the API; it takes the time of the first byte and hangs up. `python
+benchmarks/first_request.py`
 """
 
 import os

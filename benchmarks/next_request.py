@@ -1,7 +1,7 @@
 """Building the next request costs O(new blocks): the same turn on prompts of 10, 1,000 and 100,000 blocks.
 
-Per step: append two blocks, plan the markers, build the body. The copy of the body's bytes, which sending costs anyway, is shown
-apart. `python benchmarks/next_request.py`
+Per step: append two blocks, plan the markers, build the body. The copy of the body's bytes, which sending costs
+anyway, is shown apart. `python benchmarks/next_request.py`
 """
 
 import statistics

@@ -1,4 +1,7 @@
-"""Start-up times as ratios and differences against a bare interpreter in the same run. `python benchmarks/startup.py`"""
+"""Start-up times as ratios and differences against a bare interpreter in the same run.
+
+`python benchmarks/startup.py`
+"""
 
 import os
 import shutil
