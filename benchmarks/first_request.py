@@ -57,7 +57,7 @@ def main() -> None:
             requests.append(seconds_to_first_byte(home))
     one, other = statistics.median(imports), statistics.median(requests)
     print(f"import anthropic            {one * 1000:6.0f} ms")
-    print(f"agent run, first byte sent  {other * 1000:6.0f} ms   ratio {other / one:.2f}, {(other - one) * 1000:+.0f} ms")
+    print(f"agent run, first byte sent  {other * 1000:6.0f} ms   {other / one:.2f} ×, {(other - one) * 1000:+.0f} ms")
 
 
 if __name__ == "__main__":

@@ -75,6 +75,8 @@ class OneShotText:
         if event.message:
             colour = "yellow" if event.end is TurnEnd.LIMIT else "red"
             self._say(f"[{colour}]{escape(event.message)}[/{colour}]")
+        if not event.calls:  # stopped before the first reply: there is no bill to show
+            return
         calls = f"{event.calls} call{'s' if event.calls != 1 else ''}"
         totals = self._totals
         cost = "local" if self._local else money(event.cost_usd)
