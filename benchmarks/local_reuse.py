@@ -28,6 +28,7 @@ from backends.llama.weights import Weights
 from context.block import ToolSpec
 
 DEFAULT: Final = "local/smollm2-135m"
+REPEATS: Final = 5  # of the appended turn; the cold one is long enough to be steady
 TOOL: Final = ToolSpec(
     "read", "Read a file.", '{"type":"object","properties":{"path":{"type":"string"}},"required":["path"]}'
 )
@@ -63,8 +64,12 @@ def reuse(weights: Weights, decoder: NativeDecoder, lengths: list[int], appended
             engine = Engine(decoder)
             decoder.clear()
             cold, _ = first_token(engine, decoder, prompt)
-            engine.prefill(prompt[:length])  # the cache is cut back to where the turn before ended
-            warm, evaluated = first_token(engine, decoder, prompt)
+            warm_runs = []
+            for _ in range(REPEATS):
+                engine.prefill(prompt[:length])  # the cache is cut back to where the turn before ended
+                seconds, evaluated = first_token(engine, decoder, prompt)
+                warm_runs.append(seconds)
+            warm = statistics.median(warm_runs)
             print(
                 f"{length:>6} {extra:>5} {evaluated:>10} {cold:>8.2f} {warm:>11.3f} {cold / warm:>14.1f} "
                 f"{(length + extra) / extra:>8.1f}"

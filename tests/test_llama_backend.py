@@ -287,7 +287,7 @@ async def test_an_event_loop_that_ends_early_leaves_the_worker_in_peace(smollm2_
     async def start() -> None:
         stream = backend.stream(Request(plain("Count to a thousand."), max_output=200))
         await anext(stream)
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
 
     await asyncio.to_thread(asyncio.run, start())
     turn = await take_turn(backend, plain("Count to a thousand."), max_output=2)

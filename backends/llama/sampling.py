@@ -79,6 +79,12 @@ class Sampler:
                 self._lib.llama_sampler_accept(self._grammar, token)
 
     def sample(self, logits: "npt.NDArray[np.float32]") -> int:
+        """Choose the next token and take it. Raises as `choose` does."""
+        token = self.choose(logits)
+        self.accept(token)
+        return token
+
+    def choose(self, logits: "npt.NDArray[np.float32]") -> int:
         """The next token. Raises BackendError (LOCAL) when the logits are no numbers or no token fits the grammar."""
         token = self._draw(self._candidates(self._ids, logits))
         if not self.fits(token):
@@ -86,10 +92,13 @@ class Sampler:
             token = self._draw_fitting(logits)
         if not math.isfinite(logits[token]):
             raise BackendError(ErrorKind.LOCAL, _NO_NUMBERS)
+        return token
+
+    def accept(self, token: int) -> None:
+        """Go on behind `token`, which must fit."""
         self._lib.llama_sampler_accept(self._chain, token)
         if self._grammar:
             self._lib.llama_sampler_accept(self._grammar, token)
-        return token
 
     def fits(self, token: int) -> bool:
         """Whether `token` may come next."""
