@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import BackendError, ErrorKind
@@ -174,6 +174,7 @@ def test_a_reply_stops_at_its_limit_and_between_tokens() -> None:
     assert engine.cached == 21
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 3), max_size=40), st.lists(st.integers(0, 3), max_size=40))
 def test_common_prefix(one: list[int], other: list[int]) -> None:
     length = common_prefix(array("i", one), array("i", other))
@@ -181,6 +182,7 @@ def test_common_prefix(one: list[int], other: list[int]) -> None:
     assert length == min(len(one), len(other)) or one[length] != other[length]
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9)), min_size=1, max_size=12))
 def test_the_cache_always_holds_what_was_asked_for(steps: list[tuple[int, int]]) -> None:
     memory = Memory()

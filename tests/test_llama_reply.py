@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import Event, TextDelta, ToolCallDelta, ToolCallFinished, ToolCallStarted
@@ -28,6 +28,7 @@ def read(text: str, cuts: Sequence[int]) -> tuple[ReplyReader, list[Event]]:
     return reader, events
 
 
+@settings(deadline=None)
 @given(st.text(), st.lists(st.integers(0, 9999), max_size=20), st.booleans())
 def test_an_answer_arrives_whole_however_it_is_cut(said: str, cuts: list[int], ascii_only: bool) -> None:
     text = answer_text(said) if not ascii_only else answer_text("x").replace('"x"', json.dumps(said))
@@ -37,6 +38,7 @@ def test_an_answer_arrives_whole_however_it_is_cut(said: str, cuts: list[int], a
     assert reader.parts == ((Text(said),) if said else ())
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(), JSON, max_size=4), st.lists(st.integers(0, 9999), max_size=20))
 def test_a_call_arrives_as_it_was_written_however_it_is_cut(arguments: dict[str, object], cuts: list[int]) -> None:
     written = json.dumps(arguments, ensure_ascii=False)
@@ -48,6 +50,7 @@ def test_a_call_arrives_as_it_was_written_however_it_is_cut(arguments: dict[str,
     assert reader.parts == (ToolCall("c1", "edit", written),)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(), JSON, max_size=4), st.integers(0, 9999))
 def test_half_a_call_is_none(arguments: dict[str, object], cut: int) -> None:
     text = reply_text(ToolCall("", "edit", compact_json(arguments)))

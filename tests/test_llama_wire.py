@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from llama_support import TOOLS, ByteTokenizer, block, call, conversation, project, result, user
 from llama_templates import CHATML, MISTRAL
@@ -133,6 +133,7 @@ def test_a_request_whose_reply_was_lost_is_extended_all_the_same(source: str) ->
     assert "(interrupted)" in tokenizer.text(resumed[len(lost) :])
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["user", "reply", "result", "lost", "open"]), st.text(string.printable, max_size=9)),
@@ -202,6 +203,7 @@ def test_a_vocabulary_that_puts_a_space_in_front_of_texts_gets_no_second_one() -
     assert '[INST] say it[/INST] {"tool":"read","args":{}}</s>[INST] Go on.[/INST] {"tool":"' in text
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(-(2**31), 2**31 - 1)))
 def test_tokens_survive_the_store(tokens: list[int]) -> None:
     assert unpack(pack(tokens)).tolist() == tokens
