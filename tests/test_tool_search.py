@@ -257,3 +257,17 @@ class TestRipgrep:
             with pytest.raises(asyncio.CancelledError):
                 await task
         assert processes[0].returncode is not None
+
+    @pytest.mark.parametrize("early", [False, True])
+    async def test_its_end_is_awaited_and_nothing_is_said_about_it(self, context, caplog, *, early):
+        """asyncio warned on stderr of a child that was killed after its end."""
+        (context.root / "a").write_text("hit\n" * 3)
+        for _ in range(100):
+            async with ripgrep(["--no-config", "-n", "hit", "./"], context.root, context.env) as running:
+                async for _ in running.chunks():
+                    if early:
+                        await asyncio.sleep(0)
+                        break
+                else:
+                    assert running.process.returncode == 0
+        assert [record.message for record in caplog.records if record.name == "asyncio"] == []

@@ -4,6 +4,7 @@ import asyncio
 import importlib.metadata
 import os
 import shutil
+import signal
 import sys
 import sysconfig
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -48,6 +49,7 @@ class Running:
             yield data
         complaint = (await self.process.stderr.read()).decode("utf-8", "replace")
         self.error = _short(complaint) if complaint.strip() else ""
+        await self.process.wait()
 
 
 @asynccontextmanager
@@ -68,9 +70,12 @@ async def ripgrep(arguments: Sequence[str], cwd: Path, env: Mapping[str, str]) -
     try:
         yield Running(process)
     finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.communicate()  # reads what is left: a full pipe would keep the end from being noticed
+        if process.returncode is None:  # the block was left early
+            # Not process.kill(): that collects the exit status of a process that has just ended, and asyncio, which
+            # waits for it elsewhere, then warns on the person's terminal.
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+            await process.communicate()  # reads what is left: a full pipe would keep the end from being noticed
 
 
 @cache
