@@ -40,6 +40,43 @@ def test_without_git_the_ignore_file_still_holds(tmp_path: Path) -> None:
     assert not listing.git
 
 
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A program that leaves a trace when it runs."""
+    path = tmp_path / "program.sh"
+    path.write_text(f"#!/bin/sh\ntouch {tmp_path}/it-ran\nexit 1\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_listing_runs_no_file_system_monitor_of_the_repository(tmp_path: Path, program: Path) -> None:
+    root = tmp_path / "repo"
+    make(root, "a.py")
+    git(root, "init")
+    git(root, "add", ".")
+    git(root, "config", "core.fsmonitor", str(program))
+    assert list_files(root).paths == ("a.py",)
+    assert not (tmp_path / "it-ran").exists()
+
+
+def test_listing_fetches_nothing_for_a_partial_clone(tmp_path: Path, program: Path) -> None:
+    """git would fetch the folders that a sparse index leaves out, with a program that the repository names."""
+    origin, root = tmp_path / "origin", tmp_path / "repo"
+    make(origin, "inside/a.py", "outside/deep/b.py")
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for arguments in (["init"], ["add", "."], [*who, "commit", "-m", "x"], ["config", "uploadpack.allowFilter", "1"]):
+        git(origin, *arguments)
+    git(tmp_path, "clone", "--filter=tree:0", "--no-checkout", f"file://{origin}", str(root))
+    git(root, "sparse-checkout", "set", "--cone", "--sparse-index", "inside")
+    git(root, "checkout")
+    for pack in (root / ".git/objects/pack").iterdir():
+        pack.unlink()
+    git(root, "config", "remote.origin.uploadpack", str(program))
+    git(root, "config", "protocol.file.allow", "always")
+    assert "inside/a.py" in list_files(root).paths
+    assert not (tmp_path / "it-ran").exists()
+
+
 def test_names_that_are_no_words_are_shown_as_one(tmp_path: Path) -> None:
     for name in (b"caf\xe9.txt", "汉字.py".encode(), b"two\nlines", b"a b.txt"):
         (tmp_path / os.fsdecode(name)).write_text("x")

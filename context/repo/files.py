@@ -12,6 +12,11 @@ import pathspec
 WALK_LIMIT: Final = 20_000  # files; a walk of a whole home directory must end
 _NEVER_WALKED: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox"})
 _GIT_TIMEOUT_S: Final = 20
+# Listing files must not run code of the repository, whose configuration names programs: a file system monitor, and what
+# fetches the objects that a partial clone lacks (git 2.39: `git help config`, core.fsmonitor, remote.<name>.uploadpack,
+# core.sshCommand; `git help git`, GIT_ALLOW_PROTOCOL, which no configuration overrides).
+_NO_FOREIGN_CODE: Final = ("-c", "core.fsmonitor=false")
+_NO_FETCHING: Final = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +49,11 @@ def list_files(root: Path) -> Listing:
 
 def _git_files(root: Path) -> list[str] | None:
     """None when git is missing, the folder is no repository, or git refuses (another owner, a broken repository)."""
-    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    command = ["git", *_NO_FOREIGN_CODE, "-C", str(root), *listing]
+    env = {**os.environ, **_NO_FETCHING}
     try:
-        result = subprocess.run(command, capture_output=True, timeout=_GIT_TIMEOUT_S, check=False)
+        result = subprocess.run(command, capture_output=True, timeout=_GIT_TIMEOUT_S, check=False, env=env)
     except (OSError, subprocess.TimeoutExpired):
         return None
     if result.returncode != 0:

@@ -42,7 +42,7 @@ def render_tree(paths: Iterable[str], budget: int) -> str:
         folded[folder] = below
         parent = folder.rpartition("/")[0]
         name = _folded_name(folder, below)
-        files[parent] = [*files[parent], name]
+        files[parent].append(name)
         grown = count_tokens(name) + 1
         total += grown - cost[folder]
         cost[parent] += grown
