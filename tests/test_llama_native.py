@@ -10,6 +10,7 @@ from llama_support import local_backend, plain, take_turn
 
 from backends.base import BackendError, ErrorKind
 from backends.llama import native, probe
+from backends.llama.child_python import child_env
 from backends.llama.cores import usable_cores
 from backends.llama.gguf import Header, fingerprint, read_header
 from backends.llama.weights import Weights
@@ -217,6 +218,28 @@ def test_a_trial_that_succeeded_is_not_repeated(
         with pytest.raises(BackendError) as caught:
             probe.require_trial(smollm2_path, other, state)
         assert "status 3" in message(caught)
+
+
+@pytest.mark.parametrize("by", ["PYTHONPATH", "working directory"])
+def test_a_module_of_the_repository_is_not_taken_for_a_crash(
+    smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    (tmp_path / "typing.py").write_text("raise SystemExit('shadowed')\n")
+    (tmp_path / "model.gguf").symlink_to(smollm2_path)
+    monkeypatch.chdir(tmp_path)
+    if by == "PYTHONPATH":
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    probe.require_trial(Path("model.gguf"), fingerprint(smollm2_path), None)
+
+
+def test_a_child_keeps_only_the_entry_of_pythonpath_that_holds_our_installation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = tmp_path / "lib" / "keepwarm"
+    kept = child_env({"PYTHONPATH": f"{tmp_path}:lib::{root}", "LANG": "C"}, root)
+    assert kept == {"PYTHONPATH": str(tmp_path / "lib"), "LANG": "C"}
+    assert child_env({"PYTHONPATH": str(tmp_path)}, root) == {}
 
 
 @pytest.mark.usefixtures("crashing")

@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 import importlib.util
 import json
+import os
 import platform
 import signal
 import subprocess
@@ -18,11 +19,11 @@ from pathlib import Path
 from typing import Final
 
 from backends.base import BackendError, ErrorKind
+from backends.llama.child_python import ROOT, child_env
 
 _TRIAL_TOKENS: Final = 16  # the AMX crash needs more than one
 _CONTEXT: Final = 256
 _SECONDS: Final = 300  # a large model from a slow disk
-_ROOT: Final = Path(__file__).parents[2]  # the folder that holds the package `backends`
 _CHILD: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); from backends.llama.probe import child; sys.exit(child(sys.argv[2]))"
 )
@@ -41,7 +42,9 @@ def require_trial(path: Path, fingerprint: str, state: Path | None) -> None:
         return
     try:
         result = subprocess.run(
-            [sys.executable, "-P", "-c", _CHILD, str(_ROOT), str(path)],
+            [sys.executable, "-P", "-c", _CHILD, str(ROOT), os.path.abspath(path)],
+            cwd=ROOT,
+            env=child_env(os.environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_SECONDS,

