@@ -373,6 +373,15 @@ class TestAccess:
             ("git log HEAD~3..HEAD -- a.py", []),
             ("curl https://example.org/etc", []),
             ("sed -i 's/a/b/' a.py", []),
+            ("awk '{print $1 / $2}' a.csv", []),
+            ("python -c 'print(4 // 2)'", []),
+            ('grep -rn "//" src', []),
+            ("echo $((6 / 2))", []),
+            ("find / -name x", ["/"]),
+            ("rm -rf / tmp", ["/"]),
+            ("echo x >/rootfile", ["/rootfile"]),
+            ("echo x 2>> '/rootfile'", ["/rootfile"]),
+            ("curl -X POST /users >/dev/null", []),
         ],
     )
     def test_paths_outside_that_it_names_are_touched(self, context, command, named):

@@ -11,6 +11,8 @@ from typing import Final
 from agent.tools.base import ToolContext
 
 _SEPARATORS: Final = re.compile(r"""[\s;|&()<>"'`=,:]+""")
+_QUOTED: Final = re.compile(r"""'[^']*'|"[^"]*"|\$\(\([^()]*\)\)""")
+_REDIRECTED: Final = re.compile(r""">\s*["']?(/[^\s;|&()<>"'`/]+)""")
 _HOME: Final = re.compile(r"^(?:~(?=/|$)|\$HOME\b|\$\{HOME\})")
 _MOST_WORDS: Final = 1_000
 _HARMLESS: Final = frozenset(
@@ -22,12 +24,18 @@ def paths_in(command: str, context: ToolContext) -> tuple[Path, ...]:
     """Resolved paths outside the root that words of `command` name, through `..`, `~`, symlinks or an absolute path.
 
     Programs (what is in a folder of PATH, or is executable) and devices such as /dev/null do not count. An absolute
-    word counts if it exists or could be created in an existing folder: `/api/v1` in a search pattern is no path.
+    word counts if it exists or could be created in an existing folder: `/api/v1` in a search pattern is no path. What
+    could be created in `/` itself counts behind a redirection only, and slashes alone only outside of quotes and
+    arithmetic: `$1 / $2` is a division.
     """
     programs = {Path(folder) for folder in context.env.get("PATH", "").split(os.pathsep) if folder.startswith("/")}
+    unquoted = frozenset(_SEPARATORS.split(_QUOTED.sub(" ", command)))
+    redirected = frozenset(_REDIRECTED.findall(command))
     found: dict[Path, None] = {}
     for word in _SEPARATORS.split(command)[:_MOST_WORDS]:
-        path = _path(word, context)
+        if not word.strip("/") and word not in unquoted:
+            continue
+        path = context.root / word if word in redirected else _path(word, context)
         if path is None or path in _HARMLESS or path.parent in programs or _is_program(path):
             continue
         try:
