@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
@@ -13,7 +13,7 @@ from agent.ledger import CallOutcome
 from agent.retry import wait_before_retry
 from agent.session import Session
 from backends import base
-from backends.base import Backend, BackendError, ErrorKind, ReplyFinished, Request, StopReason, Usage
+from backends.base import Backend, BackendError, ErrorKind, ReplyFinished, Request, StopReason, Usage, Veto
 from context.block import Block
 from context.breakpoints import plan_markers
 from context.layers.history import reply_block
@@ -33,7 +33,26 @@ class Reply:
     block: Block | None
     stop: StopReason
     detail: str | None
-    cost_usd: Decimal | None
+
+
+@dataclass(slots=True)
+class Bill:
+    """What the calls of a turn have cost, failed and interrupted attempts included.
+
+    `calls`: finished replies. `usd` is None as soon as one attempt's price is unknown; `known_usd` leaves those out.
+    """
+
+    calls: int = 0
+    known_usd: Decimal = Decimal(0)
+    usd: Decimal | None = Decimal(0)
+
+    def add(self, outcome: CallOutcome) -> None:
+        if outcome.status == "done":
+            self.calls += 1
+        elif outcome.usage == Usage():
+            return  # refused before anything was read: not billed
+        self.known_usd += outcome.cost_usd or Decimal(0)
+        self.usd = None if self.usd is None or outcome.cost_usd is None else self.usd + outcome.cost_usd
 
 
 class Caller:
@@ -47,6 +66,7 @@ class Caller:
         emit: Callable[[events.Event], None],
         clock: Clock,
         random: Callable[[], float],
+        veto: Veto | None = None,
     ) -> None:
         self._session = session
         self._backend = backend
@@ -54,14 +74,18 @@ class Caller:
         self._emit = emit
         self._clock = clock
         self._random = random
+        self._veto = veto
         self._scale = session.ledger.scale(backend.name) or Scale(backend.capabilities.token_scale)
 
-    async def call(self) -> Reply:
-        """Send the session's prompt and append the reply. Raises BackendError when no retry can help."""
+    async def call(self, bill: Bill) -> Reply:
+        """Send the session's prompt and append the reply; every attempt is added to `bill`.
+
+        Raises BackendError when no retry can help. What was streamed until then is kept as a draft.
+        """
         attempt = 1
         while True:
             try:
-                return await self._attempt()
+                return await self._attempt(bill)
             except BackendError as error:
                 wait = wait_before_retry(error, attempt, self._random())
                 if wait is None:
@@ -69,13 +93,16 @@ class Caller:
                 self._emit(events.ReplyRestarted(self._number, str(error), wait))
                 attempt += 1
                 await self._clock.sleep(wait)
+                self._session.ledger.drop_draft(self._session.id)  # the call is made again, from its beginning
 
-    async def _attempt(self) -> Reply:
+    async def _attempt(self, bill: Bill) -> Reply:
         session, ledger, limits = self._session, self._session.ledger, self._backend.capabilities
-        last = ledger.last_call(session.id)
+        last = ledger.last_answered(session.id)
         markers = plan_markers(session.prompt, limits.cache, last.blocks if last else None, scale=self._scale.factor)
         same_model = last is not None and last.model == self._backend.name
-        request = Request(session.prompt, markers, previous_response=last.response if last and same_model else None)
+        request = Request(
+            session.prompt, markers, previous_response=last.response if last and same_model else None, veto=self._veto
+        )
         estimate = self._scale.estimate(session.prompt.tokens)
         call_id, self._number = ledger.begin_call(
             session.id,
@@ -88,26 +115,31 @@ class Caller:
         )
         self._emit(events.CallStarted(self._number, estimate))
         stream = _Stream(self._clock)
+
+        def settle(status: str, reply: Block | None = None) -> CallOutcome:
+            outcome = self._outcome(status, stream)
+            place = (session.id, session.prompt.length, reply) if reply is not None else None
+            ledger.finish_call(call_id, outcome, reply=place, keep_draft=status != "done")
+            bill.add(outcome)
+            return outcome
+
         try:
             async with aclosing(self._backend.stream(request)) as source:
                 async for event in source:
                     stream.take(event)
                     self._pass_on(event, call_id, stream)
+            if stream.finished is None:
+                raise BackendError(ErrorKind.PROTOCOL, "The reply ended without its last event.", retriable=True)
         except BackendError:
-            ledger.finish_call(call_id, self._outcome("failed", stream))
+            settle("failed")
             raise
         except BaseException:  # cancelled: what was streamed is kept, and the bill so far
-            ledger.finish_call(call_id, self._outcome("interrupted", stream), keep_draft=True)
+            settle("interrupted")
             raise
-        if stream.finished is None:
-            ledger.finish_call(call_id, self._outcome("failed", stream))
-            raise BackendError(ErrorKind.PROTOCOL, "The reply ended without its last event.", retriable=True)
 
-        outcome = self._outcome("done", stream)
         block = reply_block(stream.finished.parts)
         kept = block if block.parts else None
-        position = session.prompt.length
-        ledger.finish_call(call_id, outcome, reply=(session.id, position, kept) if kept else None)
+        outcome = settle("done", kept)
         if kept:
             session.prompt = session.prompt.append(kept)
         self._learn(estimated=request.prompt.tokens, usage=stream.usage)
@@ -116,7 +148,7 @@ class Caller:
                 *(self._number, outcome.usage, outcome.cost_usd, outcome.ttft_s, stream.duration, stream.tps)
             )
         )
-        return Reply(kept, stream.finished.stop, stream.finished.detail, outcome.cost_usd)
+        return Reply(kept, stream.finished.stop, stream.finished.detail)
 
     def _pass_on(self, event: base.Event, call_id: int, stream: "_Stream") -> None:
         match event:
@@ -138,11 +170,12 @@ class Caller:
             self._emit(events.ToolWriting(self._number, stream.writing, stream.written))
 
     def _outcome(self, status: str, stream: "_Stream") -> CallOutcome:
-        cost, price = self._pricing(stream.usage, datetime.fromtimestamp(self._clock.now(), UTC))
         finished = stream.finished
+        usage = stream.usage if finished else replace(stream.usage, output=None, reasoning=None)
+        cost, price = self._pricing(usage, datetime.fromtimestamp(self._clock.now(), UTC))
         return CallOutcome(
             status=status,
-            usage=stream.usage,
+            usage=usage,
             cost_usd=cost,
             price=price,
             stop=finished.stop.value if finished else None,

@@ -35,12 +35,20 @@ def run() -> None:
     try:
         app()
     except (UserError, BackendError) as error:
-        _fail(error)
+        _fail(str(error), error.exit_code if isinstance(error, UserError) else FAILED)
+    except BrokenPipeError:  # `agent cost | head -1`: the reader has seen enough
+        _fail(None, FAILED)
 
 
-def _fail(error: UserError | BackendError) -> None:
-    sys.stderr.write(f"agent: {error}\n")
-    raise SystemExit(error.exit_code if isinstance(error, UserError) else FAILED)
+def _fail(message: str | None, exit_code: int) -> None:
+    if sys.stdout is not None:
+        try:
+            sys.stdout.flush()
+        except OSError:  # nobody reads it: what is left would be tried, and complained of, once more at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if message is not None and sys.stderr is not None:
+        sys.stderr.write(f"agent: {message}\n")
+    raise SystemExit(exit_code)
 
 
 @app.command("run")
@@ -93,8 +101,10 @@ def run_command(
 def _read_prompt(argument: str | None) -> str:
     if argument is not None and argument != "-":
         return argument
-    if argument is None and sys.stdin.isatty():
+    if argument is None and (sys.stdin is None or sys.stdin.isatty()):
         raise UserError('There is no prompt. Nothing was sent. Say what to do: agent run "…"', USAGE)
+    if sys.stdin is None:
+        return ""
     return sys.stdin.buffer.read().decode("utf-8", errors="replace")
 
 

@@ -44,6 +44,11 @@ class Database:
                 f"The ledger {self._path} was written by a newer release (format {found}, this one reads {version}). "
                 "It was left as it is. Upgrade keepwarm, or set KEEPWARM_HOME to another folder."
             )
+        if 0 < found < version:
+            raise LedgerError(
+                f"The ledger {self._path} was written by an older release (format {found}, this one reads {version}). "
+                "It was left as it is. Set KEEPWARM_HOME to another folder."
+            )
         if found == version:
             return
         with self.transaction() as connection:

@@ -168,11 +168,16 @@ class Ledger:
         Raises LedgerError for a block that cannot be read.
         """
         rows = self._database.rows(
-            "SELECT b.body, b.tokens FROM entry e JOIN block b USING (digest) WHERE e.session = ? ORDER BY e.position",
+            "SELECT b.digest, b.body, b.tokens FROM entry e JOIN block b USING (digest) "
+            "WHERE e.session = ? ORDER BY e.position",
             session_id,
         )
         try:
-            return Prompt.empty().extend(Block.from_json(json.loads(row["body"]), row["tokens"]) for row in rows)
+            blocks = [Block.from_json(json.loads(row["body"]), row["tokens"]) for row in rows]
+            for row, block in zip(rows, blocks, strict=True):
+                if row["digest"] != block.digest:
+                    raise ValueError(f"block {row['digest'][:12]} is not what its digest says")
+            return Prompt.empty().extend(blocks)
         except (ValueError, KeyError) as error:
             raise LedgerError(
                 f"Session {session_id} holds a block that this release cannot read ({error}). It was left as it is. "
@@ -250,8 +255,14 @@ class Ledger:
             for row in self._database.rows("SELECT * FROM call WHERE session = ? ORDER BY number", session_id)
         ]
 
-    def last_call(self, session_id: str) -> CallRow | None:
-        rows = self._database.rows("SELECT * FROM call WHERE session = ? ORDER BY number DESC LIMIT 1", session_id)
+    def last_answered(self, session_id: str) -> CallRow | None:
+        """The last call that the provider began to answer: what it read and wrote is in the cache.
+
+        A request that was refused or never arrived wrote nothing, and is no place to look for a cached prefix.
+        """
+        rows = self._database.rows(
+            "SELECT * FROM call WHERE session = ? AND fresh IS NOT NULL ORDER BY number DESC LIMIT 1", session_id
+        )
         return _call(rows[0]) if rows else None
 
     def take_draft(self, session_id: str) -> str:
@@ -266,6 +277,11 @@ class Ledger:
                 "UPDATE call SET status = 'interrupted' WHERE session = ? AND status = 'open'", (session_id,)
             )
         return "".join(row["text"] for row in rows)
+
+    def drop_draft(self, session_id: str) -> None:
+        """Forget the session's draft."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM draft WHERE call IN (SELECT id FROM call WHERE session = ?)", (session_id,))
 
     def settle_draft(self, session_id: str, position: int, block: Block) -> None:
         """Make the session's draft a block of its prompt."""

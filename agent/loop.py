@@ -5,16 +5,17 @@ It decides nothing about screens.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
 from agent import events
-from agent.call import Caller, Reply
+from agent.call import Bill, Caller, Reply
+from agent.errors import UserError
 from agent.events import TurnEnd
 from agent.session import Session
 from agent.toolbox import Toolbox
-from backends.base import BackendError, StopReason
+from backends.base import BackendError, ErrorKind, StopReason
 from context.block import Layer
 from context.layers.command import command_block, notice_block
 from context.layers.history import results_block
@@ -26,6 +27,8 @@ _CUT_AT_LIMIT: Final = (
 _EMPTY_REPLY: Final = "Your reply was empty. Go on, or say that you are done."
 GO_ON: Final = 'Everything so far is kept: go on with `agent run --continue "…"`.'
 _GO_ON_NEW: Final = "Everything so far is kept; start a new session for what is left."
+_NO_USE: Final = "Everything so far is kept, but the same request would fail again."
+_FOR_EVER: Final = frozenset({ErrorKind.OVERFLOW, ErrorKind.INVALID})  # the same prompt will fail again
 _MOST_NUDGES: Final = 2  # in a row; a model that needs a third is not getting anywhere
 
 
@@ -66,17 +69,20 @@ class Loop:
             notices += first_notices(now)
         else:
             notices += changes(session.told, now)
+        notices += await self._toolbox.begin(command)
         session.append([command_block(command, notices)], told=now)
         turn = _Turn()
         try:
             end, message = await self._until_done(turn)
+        except UserError as error:  # the ledger cannot be written: what cannot be recorded is not done
+            return self._finish(turn, TurnEnd.FAILED, str(error))
         except asyncio.CancelledError:
             self._finish(turn, TurnEnd.INTERRUPTED, f"Interrupted. {GO_ON}")
             raise
         return self._finish(turn, end, message)
 
     def _finish(self, turn: "_Turn", end: TurnEnd, message: str | None) -> events.TurnFinished:
-        finished = events.TurnFinished(end, turn.text, message, turn.calls, turn.cost_usd, self._session.id)
+        finished = events.TurnFinished(end, turn.text, message, turn.bill.calls, turn.bill.usd, self._session.id)
         self._emit(finished)
         return finished
 
@@ -86,10 +92,11 @@ class Loop:
             if (reached := self._limit(turn)) is not None:
                 return TurnEnd.LIMIT, f"{reached} {GO_ON}"
             try:
-                reply = await self._caller.call()
+                reply = await self._caller.call(turn.bill)
             except BackendError as error:
-                return TurnEnd.FAILED, f"{error} {GO_ON}"
-            turn.add(reply)
+                return TurnEnd.FAILED, f"{error} {_NO_USE if error.kind in _FOR_EVER else GO_ON}"
+            if reply.block is not None and reply.block.text:
+                turn.text = reply.block.text
 
             if reply.block is not None and (asked := reply.block.tool_calls):
                 results = await self._toolbox.run(asked)
@@ -100,6 +107,9 @@ class Loop:
                 continue
 
             verdict = judge(reply)
+            if verdict.end is TurnEnd.DONE and (objection := self._toolbox.objection()) is not None:
+                self._session.append([notice_block(objection)])
+                continue
             if verdict.end is not None:
                 return verdict.end, verdict.message
             nudges += 1
@@ -109,29 +119,22 @@ class Loop:
                 self._session.append([notice_block(verdict.nudge)])
 
     def _limit(self, turn: "_Turn") -> str | None:
-        limits = self._limits
-        if limits.max_turns is not None and turn.calls >= limits.max_turns:
-            return f"Stopped after {turn.calls} calls (--max-turns)."
-        if limits.max_cost is not None and turn.known_cost >= limits.max_cost:
-            return f"Stopped at ${turn.known_cost:.4f} (--max-cost)."
+        limits, bill = self._limits, turn.bill
+        if limits.max_turns is not None and bill.calls >= limits.max_turns:
+            return f"Stopped after {bill.calls} calls (--max-turns)."
+        if limits.max_cost is not None and bill.usd is None:
+            return "Stopped: the price of a call is not known, so --max-cost cannot be kept."
+        if limits.max_cost is not None and bill.known_usd >= limits.max_cost:
+            return f"Stopped at ${bill.known_usd:.4f} (--max-cost)."
         return None
 
 
 @dataclass(slots=True)
 class _Turn:
-    """What a turn has come to. `known_cost` in USD leaves out calls whose price is unknown; `cost_usd` is then None."""
+    """What a turn has come to. `text`: the last reply's."""
 
-    calls: int = 0
-    known_cost: Decimal = Decimal(0)
-    cost_usd: Decimal | None = Decimal(0)
+    bill: Bill = field(default_factory=Bill)
     text: str = ""
-
-    def add(self, reply: Reply) -> None:
-        self.calls += 1
-        self.known_cost += reply.cost_usd or Decimal(0)
-        self.cost_usd = None if reply.cost_usd is None or self.cost_usd is None else self.cost_usd + reply.cost_usd
-        if reply.block is not None and reply.block.text:
-            self.text = reply.block.text
 
 
 @dataclass(frozen=True, slots=True)

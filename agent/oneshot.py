@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -12,6 +12,7 @@ from agent import events
 from agent.backend_choice import Downloads, choose_model, find_model, load_catalog, open_backend, pricing
 from agent.call import Caller, Pricing
 from agent.clock import Clock
+from agent.coach import Coach
 from agent.config import Folders, Settings
 from agent.errors import FAILED, INTERRUPTED, LIMIT, USAGE, UserError
 from agent.events import TurnEnd
@@ -20,7 +21,7 @@ from agent.ledger import Ledger, SessionRow
 from agent.loop import Limits, Loop
 from agent.permissions import Mode
 from agent.redact import Redactor
-from agent.session import Session
+from agent.session import Session, session_lock
 from agent.toolbox import Toolbox
 from agent.tools import registry, specs
 from agent.tools.base import SMALL_OUTPUT, OutputLimits, ToolContext
@@ -74,37 +75,25 @@ async def run_once(task: Task, settings: Settings, folders: Folders, around: Sur
             f"The price of {info.name} is not known, so --max-cost cannot be kept. State it in models.toml.", USAGE
         )
 
+    redactor = Redactor(around.env)
+    task = replace(task, command=redactor(task.command))
     async with AsyncExitStack() as stack:
         ledger = stack.enter_context(Ledger.open(folders.ledger))
         row = _earlier(ledger, task)
+        if row is not None:
+            stack.enter_context(session_lock(folders.data / "locks", row.id))
         backend = await open_backend(info, settings, folders, around.env, ledger, around.downloads)
         stack.push_async_callback(backend.aclose)
         async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
             tasks.create_task(backend.prepare())
-            head = None if row else await asyncio.to_thread(_head, task, settings, backend, around)
+            head = None if row else await asyncio.to_thread(_head, task, settings, backend, redactor, around)
         session = _open_session(ledger, row, head or [], task, settings, around)
-        stack.enter_context(session.lock(folders.data / "locks"))
+        if row is None:
+            stack.enter_context(session_lock(folders.data / "locks", session.id))
         around.emit(
             events.SessionOpened(session.id, info.name, settings.mode, show_name(str(task.directory)), session.resumed)
         )
-        spill = folders.output(session.id).resolve()
-        toolbox = Toolbox(
-            session,
-            registry(),
-            ToolContext(
-                root=task.directory,
-                spill=spill,
-                env=around.env,
-                seen=ledger.seen(session.id),
-                limits=SMALL_OUTPUT if backend.capabilities.profile == "compact" else OutputLimits(),
-            ),
-            ModeGate(Mode(settings.mode), task.directory, around.asker, readable=[spill]),
-            Redactor(around.env),
-            around.emit,
-            around.clock,
-        )
-        caller = Caller(session, backend, pricer, around.emit, around.clock, around.random)
-        loop = Loop(session, caller, toolbox, Limits(settings.max_turns, settings.max_cost), around.emit)
+        loop = _assemble(session, backend, pricer, task, settings, folders, redactor, around)
         try:
             finished = await loop.turn(task.command, _environment(task, settings, around))
         except asyncio.CancelledError:
@@ -112,10 +101,39 @@ async def run_once(task: Task, settings: Settings, folders: Folders, around: Sur
         return EXIT_CODES[finished.end]
 
 
-def _head(task: Task, settings: Settings, backend: Backend, around: Surroundings) -> list[Block]:
+def _assemble(
+    session: Session,
+    backend: Backend,
+    pricer: Pricing,
+    task: Task,
+    settings: Settings,
+    folders: Folders,
+    redactor: Redactor,
+    around: Surroundings,
+) -> Loop:
+    spill = folders.output(session.id).resolve()
+    small = backend.capabilities.profile == "compact"
+    context = ToolContext(
+        root=task.directory,
+        spill=spill,
+        env=around.env,
+        seen=session.ledger.seen(session.id),
+        limits=SMALL_OUTPUT if small else OutputLimits(),
+    )
+    coach = Coach(context) if small else None
+    gate = ModeGate(Mode(settings.mode), task.directory, around.asker, readable=[spill])
+    toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach)
+    veto = coach.veto if coach else None
+    caller = Caller(session, backend, pricer, around.emit, around.clock, around.random, veto)
+    return Loop(session, caller, toolbox, Limits(settings.max_turns, settings.max_cost), around.emit)
+
+
+def _head(task: Task, settings: Settings, backend: Backend, redactor: Redactor, around: Surroundings) -> list[Block]:
     """SYSTEM and PROJECT of a new session. Reads the repository."""
     profile = backend.capabilities.profile
     facts = read_project(task.directory, _day(around))
+    if facts.house_rules is not None:
+        facts = replace(facts, house_rules=redactor(facts.house_rules))
     return [*system_blocks(profile, specs(profile)), project_block(facts, settings.tree_budget)]
 
 

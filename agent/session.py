@@ -45,24 +45,6 @@ class Session:
         """The stored session, block for block. Call `repair` before the next command."""
         return cls(row.id, ledger, ledger.prompt(row.id), Environment.from_json(row.told), resumed=True)
 
-    @contextmanager
-    def lock(self, folder: Path) -> Iterator[None]:
-        """Hold the session for this process; a kill releases it.
-
-        Raises SessionBusyError when another process has it.
-        """
-        import filelock
-
-        folder.mkdir(parents=True, exist_ok=True)
-        try:
-            with filelock.FileLock(folder / f"{self.id}.lock", timeout=0):
-                yield
-        except filelock.Timeout as error:
-            raise SessionBusyError(
-                f"Session {self.id} is in use by another process. Nothing was sent. "
-                "Wait for it to end, or start a new one."
-            ) from error
-
     def append(self, blocks: Iterable[Block], *, told: Environment | None = None) -> None:
         """Record `blocks` and make them part of the prompt.
 
@@ -98,6 +80,22 @@ class Session:
 
 def _interrupted(tool_call: str) -> ToolResult:
     return ToolResult(tool_call, INTERRUPTED, is_error=True)
+
+
+@contextmanager
+def session_lock(folder: Path, session_id: str) -> Iterator[None]:
+    """Hold a session for this process; a kill releases it. Raises SessionBusyError when another process has it."""
+    import filelock
+
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with filelock.FileLock(folder / f"{session_id}.lock", timeout=0):
+            yield
+    except filelock.Timeout as error:
+        raise SessionBusyError(
+            f"Session {session_id} is in use by another process. Nothing was sent. "
+            "Wait for it to end, or start a new one."
+        ) from error
 
 
 def new_session_id(now: float) -> str:

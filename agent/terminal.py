@@ -1,9 +1,10 @@
 """The person's side of `agent run`: which screen listens, who can be asked, how a download looks."""
 
 import asyncio
+import contextlib
 import io
+import os
 import sys
-from collections.abc import Callable
 
 from rich.console import Console
 from rich.progress import (
@@ -19,7 +20,9 @@ from rich.progress import (
 from agent import events
 from agent.backend_choice import Downloads
 from agent.clock import SystemClock
+from agent.errors import UserError
 from agent.gate import Answer, Asker
+from agent.loop import GO_ON
 from agent.permissions import Ask
 from agent.screens.json_lines import JsonLines
 from agent.screens.text import OneShotText
@@ -35,23 +38,31 @@ class Terminal:
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")
         self._console = Console(stderr=True, highlight=False)
-        self._screen = JsonLines(sys.stdout) if json_lines else OneShotText(sys.stdout, self._console)
-        interactive = not json_lines and sys.stdin.isatty() and sys.stderr.isatty()
+        out = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (None when the parent closed it; lives as long as we)
+        self._screen = JsonLines(out) if json_lines else OneShotText(out, self._console)
+        terminals = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+        interactive = not json_lines and terminals
         self.asker: Asker | None = self._ask if interactive else None
         self._download: Progress | None = None
         self._bar: TaskID | None = None
         self.downloads = Downloads(self._show_download, self._announce, self._agree if interactive else None)
 
-    @property
-    def listener(self) -> Callable[[events.Event], None]:
-        return self._screen
+    def listener(self, event: events.Event) -> None:
+        """Show an event. Raises UserError when it cannot be shown."""
+        try:
+            self._screen(event)
+        except BrokenPipeError as error:
+            raise UserError(f"The output was closed by its reader. {GO_ON}") from error
+        except OSError as error:
+            raise UserError(f"The output cannot be written ({error.strerror or error}). {GO_ON}") from error
 
     def close(self) -> None:
         """Leave the terminal as it was found. Idempotent."""
         if self._download is not None:
             self._download.stop()
             self._download = None
-        self._screen.close()
+        with contextlib.suppress(OSError):  # told already, where it happened
+            self._screen.close()
 
     async def _ask(self, ask: Ask) -> Answer:
         always = f", [a]lways ({ask.always})" if ask.always else ""

@@ -1,6 +1,7 @@
 """Runs the tool calls of one reply: validate, ask for permission, run, record. Every call gets exactly one result."""
 
 import asyncio
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Final, Protocol
 
 from agent import events
 from agent.clock import Clock
+from agent.coach import Coach
 from agent.redact import Redactor
 from agent.session import Session
 from agent.tools.arguments import parse_arguments
@@ -18,6 +20,8 @@ from context.canonical import clean_text
 
 REPEATS_BEFORE_STOP: Final = 5
 _REPEATED: Final = "(The same call gave the same result before. Do something else.)"
+# Durations and addresses differ from run to run and tell nothing new.
+_NO_NEWS: Final = re.compile(r"\b\d+(?:\.\d+)?(?=\s?m?s\b)|0x[0-9a-f]+")
 
 
 class Gate(Protocol):
@@ -40,6 +44,7 @@ class Toolbox:
         redact: Redactor,
         emit: Callable[[events.Event], None],
         clock: Clock,
+        coach: Coach | None = None,
     ) -> None:
         self._session = session
         self._tools = {tool.spec.name: tool for tool in tools}
@@ -48,8 +53,18 @@ class Toolbox:
         self._redact = redact
         self._emit = emit
         self._clock = clock
-        self._outcomes: Counter[tuple[str, str, str]] = Counter()
+        self._coach = coach
+        self._known: set[tuple[str, str, str]] = set()  # every outcome of this turn
+        self._outcomes: Counter[tuple[str, str, str]] = Counter()  # since one of them was new
         self._recorded = dict(context.seen)
+
+    async def begin(self, command: str) -> list[str]:
+        """A new turn begins; notices to go with the command."""
+        return [] if self._coach is None else await self._coach.begin(command)
+
+    def objection(self) -> str | None:
+        """Why the model should not end the turn yet, as the coach of small models sees it; None when it may."""
+        return None if self._coach is None else self._coach.objection()
 
     async def run(self, calls: Sequence[ToolCall]) -> dict[str, ToolResult]:
         """Results by call id. Neighbouring calls that only read run side by side, all others one after another."""
@@ -58,13 +73,19 @@ class Toolbox:
         for reads, group in groupby(calls, key=self._only_reads):
             together = list(group)
             if reads and len(together) > 1:
-                async with asyncio.TaskGroup() as tasks:
-                    running = [tasks.create_task(self._run_one(call, position)) for call in together]
-                done = [task.result() for task in running]
+                done = await self._side_by_side(together, position)
             else:
                 done = [await self._run_one(call, position) for call in together]
             results.update((result.call_id, result) for result in done)
         return results
+
+    async def _side_by_side(self, calls: Sequence[ToolCall], position: int) -> list[ToolResult]:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                running = [tasks.create_task(self._run_one(call, position)) for call in calls]
+        except BaseExceptionGroup as group:  # what goes wrong here (the ledger, the screen) is the same for all
+            raise group.exceptions[0] from group
+        return [task.result() for task in running]
 
     def stuck_on(self, calls: Sequence[ToolCall]) -> ToolCall | None:
         """The call that gave the same result REPEATS_BEFORE_STOP times while nothing new came up, if any."""
@@ -77,7 +98,7 @@ class Toolbox:
         tool = self._tools.get(call.name)
         try:
             return tool is not None and self._access(tool, call).effect is Effect.READ
-        except ToolError:
+        except (ToolError, OSError):
             return False
 
     def _access(self, tool: Tool, call: ToolCall) -> Access:
@@ -86,8 +107,9 @@ class Toolbox:
     async def _run_one(self, call: ToolCall, position: int) -> ToolResult:
         output = await self._output(call, position)
         text = clean_text(self._redact(output.text))
-        outcome = (call.name, call.arguments, text)
-        if outcome not in self._outcomes:
+        outcome = (call.name, call.arguments, _NO_NEWS.sub("", text))
+        if outcome not in self._known:
+            self._known.add(outcome)
             self._outcomes.clear()  # something new was learned: what came before is no loop
         self._outcomes[outcome] += 1
         if self._outcomes[outcome] > 1:
@@ -105,23 +127,32 @@ class Toolbox:
         tool = self._tools.get(call.name)
         if tool is None:
             known = ", ".join(self._tools)
-            return _failure(call, f"There is no tool {call.name!r}. Tools: {known}.")
+            return self._failure(call, f"There is no tool {call.name!r}. Tools: {known}.")
         try:
             arguments = parse_arguments(tool.spec, call.arguments)
             access = tool.access(arguments, self._context)
         except ToolError as error:
-            return _failure(call, str(error))
+            return self._failure(call, str(error))
+        except OSError as error:  # a file that is in the way of any tool's work is the model's to get around
+            return self._failure(call, f"{error.strerror or error}.")
         self._emit(events.ToolStarted(call.id, call.name, call.arguments, self._redact(access.summary)))
         refusal = await self._gate.refusal(access)
         if refusal is not None:
             return ToolOutput(refusal, f"refused: {refusal}", is_error=True)
+        if self._coach is not None and (question := await self._coach.question(call.name, arguments)) is not None:
+            return ToolOutput(question, question.partition(". ")[0], is_error=True)
         self._session.ledger.start_tool(self._session.id, position, call.id, self._clock.now())
         live = replace(self._context, on_output=lambda text: self._emit(events.ToolOutputChunk(call.id, text)))
         try:
-            return await tool.run(arguments, live)
+            output = await tool.run(arguments, live)
         except ToolError as error:
-            return ToolOutput(str(error), str(error).partition("\n")[0], is_error=True)
+            return replace(self._failure(call, str(error)), summary=str(error).partition("\n")[0])
+        except OSError as error:
+            return self._failure(call, f"{error.strerror or error}.")
+        hint = "" if self._coach is None else await self._coach.hint(call.name, arguments, output)
+        return replace(output, text=f"{output.text.rstrip(chr(10))}\n{hint}") if hint else output
 
-
-def _failure(call: ToolCall, message: str) -> ToolOutput:
-    return ToolOutput(message, f"{call.name}: {message.partition(chr(10))[0]}", is_error=True)
+    def _failure(self, call: ToolCall, message: str) -> ToolOutput:
+        if self._coach is not None:
+            self._coach.failure(call.name, message)
+        return ToolOutput(message, f"{call.name}: {message.partition(chr(10))[0]}", is_error=True)

@@ -3,7 +3,7 @@
 Counters follow rule R4 of the design: they never overlap, and what a provider does not report is None, never 0.
 """
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -176,11 +176,18 @@ class Capabilities:
     parallel_tools: bool = True
 
 
+Veto = Callable[[ToolCall], int | None]
+"""None for a call that may do something; for one that cannot, the index in its arguments' text from which on it must
+come out otherwise. Pure, because it is asked in another thread.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """One call.
 
     `max_output` in tokens; `previous_response` is the id of the last response in this epoch (for miss diagnostics).
+    `veto` is for backends that draw the tokens themselves; the others pass it over.
     """
 
     prompt: Prompt
@@ -188,6 +195,7 @@ class Request:
     max_output: int | None = None
     previous_response: str | None = None
     temperature: float = field(default=0.0)
+    veto: Veto | None = None
 
 
 class WireStore(Protocol):

@@ -2,13 +2,14 @@
 
 import os
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conftest import RunAgent
+from conftest import ROOT, RunAgent
 from loopback.script import Call, Reply
 from loopback.server import ScriptedServer
 from scripted import plan
@@ -152,6 +153,34 @@ def test_modules_of_the_repository_do_not_shadow_ours_nor_ours_theirs(
         assert f"their {name}" in output
 
 
+def shell(command: str, cwd: Path, env: dict[str, str]) -> "subprocess.CompletedProcess[str]":
+    agent = f"{sys.executable} {ROOT / 'keepwarm.py'}"
+    return subprocess.run(
+        ["bash", "-c", command.replace("AGENT", agent)], cwd=cwd, env=env, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ("AGENT run --json hello | head -1; exit ${PIPESTATUS[0]}", 1),
+        ("AGENT run --json hello > /dev/full", 1),
+        ("AGENT run hello <&-", 0),
+        ("AGENT run <&-", 2),
+        ("AGENT run hello >&-", 0),
+        ("AGENT run hello 2>&-", 0),
+    ],
+)
+def test_streams_that_are_closed_or_full(
+    anthropic_server: ScriptedServer, repository: Path, environment: dict[str, str], command: str, code: int
+) -> None:
+    anthropic_server.play(plan(Call("find", {"pattern": "*"}), answer="Hello. " * 20_000))
+    result = shell(command, repository, {**environment, **anthropic_server.env})
+    assert result.returncode == code, result.stderr
+    assert "Traceback" not in result.stderr
+    assert "Exception ignored" not in result.stderr
+
+
 def test_version_and_help(run_agent: RunAgent) -> None:
     assert run_agent("--version").stdout.startswith("keepwarm ")
     listed = run_agent("--help").stdout
@@ -163,5 +192,3 @@ def test_doctor_says_what_works(run_agent: RunAgent) -> None:
     result = run_agent("doctor")
     assert "ripgrep" in result.stdout
     assert "no key" in result.stdout
-
-

@@ -9,6 +9,7 @@ import pytest
 
 from agent import events
 from agent.call import Caller
+from agent.database import LedgerError
 from agent.events import TurnEnd
 from agent.gate import ModeGate
 from agent.ledger import Ledger
@@ -276,6 +277,54 @@ async def test_honest_repetition_is_no_loop(run: Run) -> None:
         steps.append(called(ToolCall(f"c{number}", "shell", '{"command":"true"}')))
     finished = await run.turn(*steps, said("done"))
     assert finished.end is TurnEnd.DONE
+
+
+async def test_a_cycle_of_two_calls_is_stopped(run: Run) -> None:
+    """Field report 120: two calls in turn teach as little as one."""
+    steps = [called(ToolCall(str(n), "find", f'{{"pattern":"{"ab"[n % 2]}"}}')) for n in range(60)]
+    finished = await run.turn(*steps)
+    assert finished.end is TurnEnd.STUCK
+    assert finished.calls < 15
+
+
+async def test_an_unfinished_reply_has_an_unknown_output_and_price(run: Run) -> None:
+    """Rule R4: what was generated before the interrupt is billed and not reported."""
+    loop, backend = run.loop([USAGE, base.TextDelta("half")])
+    task = asyncio.create_task(loop.turn("do it", ENVIRONMENT))
+    await backend.waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    (call,) = run.ledger.calls(run.session.id)
+    assert (call.status, call.usage.fresh, call.usage.output) == ("interrupted", 10, None)
+
+
+async def test_a_failed_stream_keeps_its_text_when_no_retry_follows(run: Run) -> None:
+    loop, backend = run.loop()
+
+    async def stream(request: Request) -> AsyncGenerator[base.Event, None]:
+        yield base.TextDelta("half")
+        raise BackendError(ErrorKind.PROTOCOL, "broken")
+
+    backend.stream = stream  # type: ignore[method-assign]
+    assert (await loop.turn("do it", ENVIRONMENT)).end is TurnEnd.FAILED
+    assert run.session.repair() == [CUT_REPLY]
+    assert run.session.prompt.block is not None
+    assert run.session.prompt.block.text == "half"
+
+
+async def test_a_cost_limit_is_not_passed_by_calls_of_unknown_price(run: Run) -> None:
+    calls = [called(ToolCall(str(n), "shell", f'{{"command":"echo {n}"}}')) for n in range(9)]
+    finished = await run.turn(*calls, limits=Limits(max_cost=Decimal(5)), cost=None)
+    assert (finished.end, finished.calls) == (TurnEnd.LIMIT, 1)
+
+
+async def test_a_ledger_that_cannot_be_written_ends_the_turn_with_an_event(run: Run) -> None:
+    loop, _ = run.loop(said("never told"))
+    run.ledger.close()
+    with pytest.raises(LedgerError):
+        await loop.turn("do it", ENVIRONMENT)  # not even the command could be recorded: nothing was sent
+    assert not any(isinstance(event, events.CallStarted) for event in run.events)
 
 
 async def test_limits(run: Run) -> None:

@@ -144,8 +144,21 @@ def test_what_no_retry_can_mend_is_one_clear_line(
     assert expected in result.stderr
     assert "Traceback" not in result.stderr
     assert "sk-ant-test-key" not in result.stderr + result.stdout
-    assert "--continue" in result.stderr
+    assert "Everything so far is kept" in result.stderr
+    assert ("--continue" in result.stderr) == (expected != "too long"), "no advice to repeat what must fail again"
     assert len(anthropic_server.bodies) == 1
+
+
+def test_a_refused_attempt_does_not_cost_the_cache(anthropic_server: ScriptedServer, run_agent: RunAgent) -> None:
+    """Field report 36, in a retry: the markers still point to where the last answered request ended."""
+    wide = [Call("shell", {"command": f"echo {number} {'x' * 400}"}) for number in range(25)]
+    busy = Failure(529, ("overloaded_error", "Overloaded"), headers={"retry-after-ms": "1"})
+    anthropic_server.play([Reply.of(Call("shell", {"command": "true"})), Reply.of(*wide), busy, Reply.of("Done.")])
+    run_agent("run", "--mode", "auto", "Go", env=anthropic_server.env)
+    calls = json.loads(run_agent("cost", "--json").stdout)["calls"]
+    done = [call for call in calls if call["status"] == "done"]
+    written = done[1]["cache_read"] + done[1]["cache_write"]
+    assert done[2]["cache_read"] >= written, "all that the request before the refusal wrote is read"
 
 
 def test_limits_stop_with_exit_code_3(anthropic_server: ScriptedServer, run_agent: RunAgent) -> None:
@@ -169,12 +182,13 @@ def test_a_model_that_repeats_one_call_is_stopped(anthropic_server: ScriptedServ
 
 
 def test_secrets_stay_out_of_prompt_and_ledger(
-    anthropic_server: ScriptedServer, run_agent: RunAgent, home: Path
+    anthropic_server: ScriptedServer, run_agent: RunAgent, home: Path, repository: Path
 ) -> None:
     """Rule R10."""
     anthropic_server.play(plan(Call("shell", {"command": "env"})))
+    (repository / "AGENTS.md").write_text("Deploy with tok-1234567890.")
     env = {**anthropic_server.env, "DEPLOY_TOKEN": "tok-1234567890"}
-    result = run_agent("run", "--mode", "auto", "Go", env=env)
+    result = run_agent("run", "--mode", "auto", "Use tok-1234567890", env=env)
     assert "[secret DEPLOY_TOKEN]" in json.dumps(anthropic_server.bodies[-1])
     ledger = b"".join(path.read_bytes() for path in home.iterdir() if path.name.startswith("ledger"))
     spilled = "".join(path.read_text() for path in (home / "output").rglob("*") if path.is_file())

@@ -50,8 +50,13 @@ class ToolOutput:
 class ToolError(Exception):
     """The call could not be carried out.
 
-    `str(error)` tells the model what is wrong and what to try; nothing was changed.
+    `str(error)` tells the model what is wrong and what to try; nothing was changed. `argument` names the one that is
+    to blame, where that is known.
     """
+
+    def __init__(self, message: str, *, argument: str | None = None) -> None:
+        super().__init__(message)
+        self.argument = argument
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from agent.tools.paths import missing, resolve, show
 from agent.tools.splice import splice
 from agent.tools.syntax import syntax_problem
 from agent.tools.textfile import TextFile, load, replace
+from agent.tools.write import tool as write
 from context.block import ToolSpec
 from context.canonical import digest
 
@@ -33,7 +34,7 @@ _SPEC: Final = ToolSpec(
 )
 _COMPACT: Final = ToolSpec(
     "edit",
-    "Replace text in a file. `old`: copied exactly from the file. `new`: the changed text.",
+    "Replace text in a file. `old`: copied exactly from the file; empty for a new file. `new`: the changed text.",
     """{"type":"object","properties":{"path":{"type":"string"},\
 "old":{"type":"string"},"new":{"type":"string"}},\
 "required":["path","old","new"],"additionalProperties":false}""",
@@ -46,10 +47,13 @@ class _Edit:
 
     def access(self, arguments: Mapping[str, Any], context: ToolContext) -> Access:
         path = resolve(arguments["path"], context)
-        if not arguments["old"]:
-            raise ToolError("`old` is empty. Give the text to replace, or use `write` for a new file.")
+        if not arguments["old"] and path.exists():
+            name = show(path, context.root)
+            raise ToolError(f"{name} exists, and `old` is empty. Copy the text to replace from the file into `old`.")
         if _lf(arguments["old"]) == _lf(arguments["new"]):
-            raise ToolError("`old` and `new` are the same, so nothing would change. `new` must be the changed text.")
+            raise ToolError(
+                "`old` and `new` are the same, so nothing would change. `new` must be the changed text.", argument="new"
+            )
         hidden = Redactor(context.env).placeholder_in(arguments["old"] + arguments["new"])
         if hidden is not None:
             raise ToolError(f"{hidden} stands for a value that is hidden from you. Edit only the text around it.")
@@ -57,6 +61,8 @@ class _Edit:
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         path = resolve(arguments["path"], context)
+        if not arguments["old"]:
+            return await write.run({"path": arguments["path"], "content": arguments["new"]}, context)
         plan = await asyncio.to_thread(_plan, path, arguments, context)
         # From here to the end nothing is awaited: a cancelled edit has happened completely or not at all.
         replace(plan.file.path, plan.name, plan.data, plan.file.stat)
@@ -65,6 +71,13 @@ class _Edit:
 
 
 tool: Tool = _Edit()
+
+
+def check(arguments: Mapping[str, Any], context: ToolContext) -> None:
+    """Raises the ToolError that the edit would end with as things stand. Changes nothing."""
+    tool.access(arguments, context)
+    if arguments["old"]:
+        _plan(resolve(arguments["path"], context), arguments, context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +123,9 @@ def _matches(file: TextFile, name: str, old: str, new: str, every: bool, *, tole
 def _not_found(file: TextFile, name: str, old: str) -> ToolError:
     window = nearest(file.view, old)
     if window is None:
-        return ToolError(f"{name}: `old` was not found. Nothing was changed. Read the file and copy `old` from it.")
+        return ToolError(
+            f"{name}: `old` was not found. Nothing was changed. Read the file and copy `old` from it.", argument="old"
+        )
     first, last = window
     lines = file.view.split("\n")[first - 1 : last]
     cut = "\n[…]" if len(lines) > _NEAREST_LINES else ""
@@ -118,7 +133,8 @@ def _not_found(file: TextFile, name: str, old: str) -> ToolError:
     where = f"line {first}" if first == last else f"lines {first}-{last}"
     return ToolError(
         f"{name}: `old` was not found. Nothing was changed. Copy `old` exactly from the file. Nearest is {where}:\n"
-        f"{text}{cut}"
+        f"{text}{cut}",
+        argument="old",
     )
 
 
@@ -150,7 +166,9 @@ def _line_end_at(text: str, position: int) -> str:
 def _refuse_broken_syntax(file: TextFile, name: str, after: str) -> None:
     problem = syntax_problem(file.path, after)
     if problem is not None and syntax_problem(file.path, file.text) is None:
-        raise ToolError(f"{name}: nothing was changed, because the file would no longer parse. {problem}")
+        raise ToolError(
+            f"{name}: nothing was changed, because the file would no longer parse. {problem}", argument="new"
+        )
 
 
 def _report(name: str, matches: Sequence[Match], lines: Sequence[int]) -> str:

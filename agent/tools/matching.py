@@ -2,7 +2,8 @@
 
 All texts here have LF line ends. Tolerated are, in this order: blanks at the ends of lines and look-alike characters
 (dashes, quotes, spaces that a model writes as ASCII); then, for whole lines, an indentation that is shifted or has
-tabs for spaces. A match says what was tolerated, and `new` is adapted the same way as `old` had to be.
+tabs for spaces; then the other kind of quotes. A match says what was tolerated, and `new` is adapted the same way as
+`old` had to be.
 """
 
 import re
@@ -58,21 +59,24 @@ def tolerant_matches(text: str, old: str, new: str) -> list[Match]:
     if not old.strip():
         return []
     found = list(_blanks_and_look_alikes(text, old, new)) or list(_indentation(text, old, new))
-    return found or list(_at_the_end(text, old, new))
+    found = found or list(_at_the_end(text, old, new))
+    # Last: a model that writes JSON avoids to escape `"` and takes `'`.
+    return found or list(_blanks_and_look_alikes(text, old, new, quotes=True))
 
 
-def fold(text: str) -> str:
-    """`text` with look-alike characters as ASCII, of the same length."""
-    return text.translate(_LOOK_ALIKES)
+def fold(text: str, *, quotes: bool = False) -> str:
+    """`text` with look-alike characters as ASCII, of the same length. `quotes`: with one kind of quotes, too."""
+    folded = text.translate(_LOOK_ALIKES)
+    return folded.replace('"', "'") if quotes else folded
 
 
-def _blanks_and_look_alikes(text: str, old: str, new: str) -> Iterator[Match]:
-    *lines, last = fold(old).split("\n")
+def _blanks_and_look_alikes(text: str, old: str, new: str, *, quotes: bool = False) -> Iterator[Match]:
+    *lines, last = fold(old, quotes=quotes).split("\n")
     pattern = "".join(re.escape(line.rstrip(_BLANKS)) + "[ \t]*\n" for line in lines)
     stripped = last.rstrip(_BLANKS)
     # Blanks at the very end of `old` are blanks at the end of a line only where a line ends.
     pattern += re.escape(stripped) + ("[ \t]*(?=\n|\\Z)" if stripped != last else "")
-    for found in re.finditer(pattern, fold(text)):
+    for found in re.finditer(pattern, fold(text, quotes=quotes)):
         actual = text[found.start() : found.end()]
         yield Match(found.start(), found.end(), old, new, _differences(actual, old))
 

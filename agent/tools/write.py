@@ -22,12 +22,11 @@ _SPEC: Final = ToolSpec(
     """{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},\
 "required":["path","content"],"additionalProperties":false}""",
 )
-_COMPACT: Final = ToolSpec("write", "Create a file.", _SPEC.parameters)
 
 
 class _Write:
     spec = _SPEC
-    compact = _COMPACT
+    compact = None  # small models rewrite from imagination what they should read and edit; `edit` makes new files too
 
     def access(self, arguments: Mapping[str, Any], context: ToolContext) -> Access:
         path = resolve(arguments["path"], context)

@@ -5,7 +5,6 @@ store belongs to the event loop's thread.
 """
 
 import asyncio
-import codecs
 import threading
 from array import array
 from collections.abc import AsyncGenerator, Callable
@@ -32,11 +31,12 @@ from backends.llama import native, probe
 from backends.llama.chat_template import find_junctions
 from backends.llama.cores import usable_cores
 from backends.llama.decoder import NativeDecoder
+from backends.llama.drawing import Drawing
 from backends.llama.engine import Engine, StoppedError
 from backends.llama.gguf import fingerprint, read_header
 from backends.llama.reply import ReplyReader
 from backends.llama.sampling import Sampler, Sampling
-from backends.llama.tool_grammar import REPLY_START, reply_grammar
+from backends.llama.tool_grammar import reply_grammar
 from backends.llama.weights import Weights
 from backends.llama.wire import PromptTokens, pack
 from context.block import Layer, Opaque, Part, ToolCall, ToolSpec
@@ -47,6 +47,7 @@ DEFAULT_CONTEXT: Final = 16_384
 CONTEXT_OPTION: Final = "--context"
 _UNKNOWN_CONTEXT: Final = 4_096  # a file that does not say how long its model was trained
 _LEAST_REPLY: Final = 64  # tokens that must be left for a reply
+_LONGEST_REPLY: Final = 2_048  # tokens; a small model that has not come to an end by then is going round in circles
 _TOKEN_SCALE: Final = 1.15  # code and English in the vocabularies of small models, calibrated from each response
 
 Emit = Callable[[Event], None]
@@ -118,7 +119,7 @@ class LlamaBackend:
         context = self._window
         return Capabilities(
             context=context,
-            max_output=min(4_096, context // 4),
+            max_output=min(_LONGEST_REPLY, context // 4),
             cache=CacheLimits(max_markers=0, min_tokens=0),
             token_scale=_TOKEN_SCALE,
             profile="compact",
@@ -265,22 +266,25 @@ class LlamaBackend:
             tell(ReplyFinished((), StopReason.MAX_OUTPUT))
             return
 
-        reader = ReplyReader(f"call_{request.prompt.digest[:12]}")
-        reader.feed(REPLY_START)
         # The prompt is part of the seed: the same prompt gives the same reply, and two prompts do not share their luck.
         seed = self._sampling.seed ^ int(request.prompt.digest[:8], 16)
         sampling = replace(self._sampling, temperature=request.temperature, seed=seed)
-        utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-        drawn: array[int] = array("i")
-        with Sampler(loaded.weights, sampling, _grammar(_tools(request.prompt))) as sampler:
-            sampler.accept_given(loaded.prompts.given.tolist())
-            for token in loaded.engine.generate(lambda: sampler.sample(loaded.decoder.logits()), limit, stop.is_set):
-                drawn.append(token)
-                for event in reader.feed(utf8.decode(loaded.weights.piece(token))):
-                    tell(event)
-                if reader.complete:
-                    break
-        tell(UsageReported(replace(usage, output=len(drawn))))
+        grammar = _grammar(_tools(request.prompt))
+        drawing = Drawing(
+            loaded.engine,
+            loaded.weights,
+            tokens,
+            loaded.prompts.given.tolist(),
+            lambda: Sampler(loaded.weights, sampling, grammar),
+            loaded.decoder.logits,
+            f"call_{request.prompt.digest[:12]}",
+            request.veto,
+            tell,
+            stop.is_set,
+        )
+        reader = drawing.run(limit)
+        drawn = drawing.tokens
+        tell(UsageReported(replace(usage, output=drawing.drawn)))
         parts: tuple[Part, ...] = (*reader.parts, Opaque(self.dialect, pack(drawn)))
         tell(ReplyFinished(parts, self._stop_reason(reader, len(tokens) + len(drawn))))
 

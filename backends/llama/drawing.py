@@ -1,0 +1,142 @@
+"""Draws one reply token by token; when its tool call could do nothing, goes back and takes the likeliest other way.
+
+A small model that is about to call `edit` often copies the old text once more as the new one. Such a call is refused
+anyway, and told so, a greedy model gives up or repeats it. So the reply is taken back to the token at which another one
+was nearly as likely, and goes on from there with that one: the model's own second choice, found by one look at numbers
+that were computed already. The KV cache keeps everything before that token.
+"""
+
+import codecs
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from backends.base import Event, ToolCallFinished, Veto
+from backends.llama.engine import Engine, StopRequested
+from backends.llama.reply import ReplyReader
+from backends.llama.sampling import Sampler
+from backends.llama.tool_grammar import REPLY_START
+from backends.llama.weights import Weights
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+_MOST_RETREATS: Final = 3  # in one reply
+_LEAST_PROBABILITY: Final = 0.05  # of a second choice that is worth a try
+_LOOKED_AT: Final = 4  # of the likeliest tokens
+
+Logits = Callable[[], "npt.NDArray[np.float32]"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A drawn token, the character of the reply at which it begins, and the next best choice, if there was one."""
+
+    token: int
+    start: int
+    other: int | None
+    probability: float
+
+
+@dataclass(slots=True)
+class Drawing:
+    """One reply. `prompt` are the tokens it follows, `given` those of its beginning at the prompt's end. `sampler`
+    makes a new sampler, because a grammar cannot be taken back. `tokens` are those of the reply as it stands, `drawn`
+    counts also what was taken back.
+    """
+
+    engine: Engine
+    weights: Weights
+    prompt: "array[int]"
+    given: list[int]
+    sampler: Callable[[], Sampler]
+    logits: Logits
+    call_id: str
+    veto: Veto | None
+    tell: Callable[[Event], None]
+    stop: StopRequested
+    drawn: int = 0
+    _steps: list[_Step] = field(default_factory=list)
+    _tried: set[tuple[int, int]] = field(default_factory=set)
+
+    @property
+    def tokens(self) -> "array[int]":
+        return array("i", [step.token for step in self._steps])
+
+    def run(self, limit: int) -> ReplyReader:
+        """Draw up to `limit` tokens and tell the events. Raises what Engine and Sampler raise."""
+        for retreats in range(_MOST_RETREATS + 1):
+            reader = self._draw(limit, last=retreats == _MOST_RETREATS)
+            if reader is not None:
+                return reader
+        raise AssertionError("the last try always gives a reply")
+
+    def _draw(self, limit: int, *, last: bool) -> ReplyReader | None:
+        """Go on behind the tokens so far. None: the reply was taken back to another choice."""
+        reader, utf8 = ReplyReader(self.call_id), codecs.getincrementaldecoder("utf-8")("replace")
+        text = REPLY_START
+        reader.feed(text)
+        with self.sampler() as sampler:
+            sampler.accept_given([*self.given, *self.tokens])
+            for token in self.tokens:  # told already
+                piece = utf8.decode(self.weights.piece(token))
+                text += piece
+                reader.feed(piece)
+            if self._steps:
+                self.engine.prefill(self.prompt + self.tokens, stop=self.stop)
+
+            def sample() -> int:
+                logits = self.logits()
+                token = sampler.choose(logits)
+                other, probability = (None, 0.0) if self.veto is None else self._second(sampler, logits, token)
+                sampler.accept(token)
+                self._steps.append(_Step(token, len(text), other, probability))
+                self.drawn += 1
+                return token
+
+            for token in self.engine.generate(sample, limit - len(self._steps), self.stop):
+                piece = utf8.decode(self.weights.piece(token))
+                text += piece
+                events = reader.feed(piece)
+                if not last and self._retreat(text, events):
+                    return None
+                for event in events:
+                    self.tell(event)
+                if reader.complete:
+                    break
+        return reader
+
+    def _retreat(self, text: str, events: list[Event]) -> bool:
+        """Whether the call that is complete now was vetoed and another choice was taken instead."""
+        finished = next((event for event in events if isinstance(event, ToolCallFinished)), None)
+        if finished is None or self.veto is None:
+            return False
+        offset = self.veto(finished.call)
+        if offset is None:
+            return False
+        first = text.rindex(finished.call.arguments) + offset
+        choices = [
+            (step.probability, index)
+            for index, step in enumerate(self._steps)
+            if step.other is not None and step.start >= first and (index, step.other) not in self._tried
+        ]
+        probability, index = max(choices, default=(0.0, 0))
+        other = self._steps[index].other
+        if probability < _LEAST_PROBABILITY or other is None:
+            return False
+        self._tried.add((index, other))
+        self._steps[index:] = [_Step(other, self._steps[index].start, None, 0.0)]
+        return True
+
+    def _second(self, sampler: Sampler, logits: "npt.NDArray[np.float32]", token: int) -> tuple[int | None, float]:
+        """The likeliest other token that may come here and differs in more than blanks, and its probability."""
+        import numpy as np
+
+        best = np.argpartition(logits, -_LOOKED_AT)[-_LOOKED_AT:]
+        drawn = self.weights.piece(token).strip()
+        for other in best[np.argsort(-logits[best])].tolist():
+            if other != token and self.weights.piece(other).strip() not in (drawn, b"") and sampler.fits(other):
+                return other, float(np.exp(logits[other] - logits.max()) / np.exp(logits - logits.max()).sum())
+        return None, 0.0
