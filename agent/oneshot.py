@@ -12,7 +12,6 @@ from agent import events
 from agent.backend_choice import Downloads, choose_model, find_model, load_catalog, open_backend, pricing
 from agent.call import Caller, Pricing
 from agent.clock import Clock
-from agent.coach import Coach
 from agent.config import Folders, Settings
 from agent.errors import FAILED, INTERRUPTED, LIMIT, USAGE, UserError
 from agent.events import TurnEnd
@@ -120,7 +119,11 @@ def _assemble(
         seen=session.ledger.seen(session.id),
         limits=SMALL_OUTPUT if small else OutputLimits(),
     )
-    coach = Coach(context) if small else None
+    coach = None
+    if small:
+        from agent.coach import Coach
+
+        coach = Coach(context)
     gate = ModeGate(Mode(settings.mode), task.directory, around.asker, readable=[spill])
     toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach)
     veto = coach.veto if coach else None

@@ -6,17 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from agent import events
 from agent.clock import Clock
-from agent.coach import Coach
 from agent.redact import Redactor
 from agent.session import Session
 from agent.tools.arguments import parse_arguments
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
 from context.block import ToolCall, ToolResult
 from context.canonical import clean_text
+
+if TYPE_CHECKING:
+    from agent.coach import Coach
 
 REPEATS_BEFORE_STOP: Final = 5
 _REPEATED: Final = "(The same call gave the same result before. Do something else.)"
@@ -44,7 +46,7 @@ class Toolbox:
         redact: Redactor,
         emit: Callable[[events.Event], None],
         clock: Clock,
-        coach: Coach | None = None,
+        coach: "Coach | None" = None,
     ) -> None:
         self._session = session
         self._tools = {tool.spec.name: tool for tool in tools}

@@ -5,9 +5,10 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import pathspec
+if TYPE_CHECKING:
+    import pathspec
 
 WALK_LIMIT: Final = 20_000  # files; a walk of a whole home directory must end
 _NEVER_WALKED: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox"})
@@ -75,7 +76,9 @@ def _walk(root: Path) -> Iterator[str]:
                 yield prefix + name
 
 
-def _gitignore(root: Path) -> pathspec.GitIgnoreSpec:
+def _gitignore(root: Path) -> "pathspec.GitIgnoreSpec":
+    import pathspec  # only where there is no git
+
     try:
         lines = (root / ".gitignore").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
