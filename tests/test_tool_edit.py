@@ -229,6 +229,14 @@ class TestTolerance:
         await put(context, "a  \nb\na \nb\n")
         assert "more than once, at lines 1, 3" in await refused(context, path="a.txt", old="a\nb", new="c")
 
+    async def test_a_very_long_search_is_exact_only_and_says_so(self, context):
+        """Looked for tolerantly, this took half a minute in a thread that Ctrl-C cannot stop."""
+        line = "    value = 1\n"
+        await put(context, line * 200_000)
+        old = line * 1_999 + "    value = 2 \n"
+        assert "looked for exactly only" in await refused(context, path="a.txt", old=old, new="x")
+        assert "(looked" not in await refused(context, path="a.txt", old="    value = 2 \n", new="x")
+
     async def test_blanks_alone_are_not_looked_for_tolerantly(self, context):
         await put(context, "a\tb\n")
         assert "not found" in await refused(context, path="a.txt", old="   ", new="x")

@@ -4,7 +4,7 @@ import os
 import unicodedata
 
 import pytest
-from tool_support import call, make_context
+from tool_support import call, make_context, needs_permission_bits
 
 from agent.tools.base import ToolError
 from agent.tools.paths import resolve, show
@@ -55,13 +55,27 @@ def test_what_cannot_be_a_path_is_refused(context, given):
         ("read", {}),
         ("write", {"content": "x"}),
         ("edit", {"old": "a", "new": "b"}),
+        ("edit", {"old": "", "new": "b"}),
         ("search", {"pattern": "x"}),
         ("find", {"pattern": "x"}),
     ],
 )
-async def test_a_name_longer_than_any_file_system_allows(context, name, arguments):
+@pytest.mark.parametrize("path", ["x" * 5_000 + "/y", "x" * 300, "new/" + "x" * 300 + "/y"])
+async def test_a_name_longer_than_any_file_system_allows(context, name, arguments, path):
     with pytest.raises(ToolError, match=r"too long|no such file"):
-        await call(name, context, path="x" * 5_000 + "/y", **arguments)
+        await call(name, context, path=path, **arguments)
+    assert list(context.root.iterdir()) == []
+
+
+@needs_permission_bits
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [("write", {"content": "x"}), ("edit", {"old": "a", "new": "b"}), ("edit", {"old": "", "new": "b"})],
+)
+async def test_a_folder_that_may_not_be_entered(context, name, arguments):
+    (context.root / "locked").mkdir(mode=0)
+    with pytest.raises(ToolError, match="permission denied"):
+        await call(name, context, path="locked/sub/a", **arguments)
 
 
 @pytest.mark.parametrize(

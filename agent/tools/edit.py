@@ -1,6 +1,7 @@
 """The tool `edit`: a piece of a file is replaced by another, and every byte outside of it stays."""
 
 import asyncio
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, Final
 
 from agent.redact import Redactor
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
-from agent.tools.matching import Match, exact_matches, overlaps, tolerant_matches
+from agent.tools.matching import Match, exact_matches, overlaps, tolerant_matches, too_much
 from agent.tools.nearest import nearest
 from agent.tools.pages import covers_all
 from agent.tools.paths import missing, resolve, show
@@ -47,7 +48,7 @@ class _Edit:
 
     def access(self, arguments: Mapping[str, Any], context: ToolContext) -> Access:
         path = resolve(arguments["path"], context)
-        if not arguments["old"] and path.exists():
+        if not arguments["old"] and os.path.exists(path):  # unlike Path.exists, never an OSError
             name = show(path, context.root)
             raise ToolError(f"{name} exists, and `old` is empty. Copy the text to replace from the file into `old`.")
         if _lf(arguments["old"]) == _lf(arguments["new"]):
@@ -123,8 +124,10 @@ def _matches(file: TextFile, name: str, old: str, new: str, every: bool, *, tole
 def _not_found(file: TextFile, name: str, old: str) -> ToolError:
     window = nearest(file.view, old)
     if window is None:
+        exactly = " (looked for exactly only: both are very long)" if too_much(file.view, old) else ""
         return ToolError(
-            f"{name}: `old` was not found. Nothing was changed. Read the file and copy `old` from it.", argument="old"
+            f"{name}: `old` was not found{exactly}. Nothing was changed. Read the file and copy `old` from it.",
+            argument="old",
         )
     first, last = window
     lines = file.view.split("\n")[first - 1 : last]

@@ -19,6 +19,7 @@ _LOOK_ALIKES: Final = {
     **dict.fromkeys([0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000], " "),
 }
 _BLANKS: Final = " \t"
+_MOST_WORK: Final = 200_000_000  # lines of the text times characters of what is looked for: at most seconds
 _INDENT_UNITS: Final = (4, 2, 8)  # spaces that a tab may stand for
 
 LOOK_ALIKE: Final = "look-alike characters"
@@ -55,13 +56,18 @@ def overlaps(text: str, old: str, first: int) -> bool:
 
 
 def tolerant_matches(text: str, old: str, new: str) -> list[Match]:
-    """Occurrences but for tolerated differences. Text of blanks only is not looked for."""
-    if not old.strip():
+    """Occurrences but for tolerated differences. Text of blanks only is not looked for, nor what is `too_much`."""
+    if not old.strip() or too_much(text, old):
         return []
     found = list(_blanks_and_look_alikes(text, old, new)) or list(_indentation(text, old, new))
     found = found or list(_at_the_end(text, old, new))
     # Last: a model that writes JSON avoids to escape `"` and takes `'`.
     return found or list(_blanks_and_look_alikes(text, old, new, quotes=True))
+
+
+def too_much(text: str, old: str) -> bool:
+    """Whether looking for `old` tolerantly could take minutes, in a thread that nothing can stop."""
+    return text.count("\n") * len(old) > _MOST_WORK
 
 
 def fold(text: str, *, quotes: bool = False) -> str:

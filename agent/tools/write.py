@@ -113,8 +113,8 @@ def _store(path: Path, plan: _Plan) -> None:
 
 def _make_folders(folder: Path, name: str, made: list[Path]) -> None:
     """Create `folder` and what is missing above it; each goes into `made` as soon as it exists."""
-    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     try:
+        missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
         for parent in reversed(missing):
             parent.mkdir()
             made.append(parent)
