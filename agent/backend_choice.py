@@ -102,7 +102,14 @@ async def open_backend(
         model = await fetch_model(info.name, folders, env, downloads)
         from backends.llama.backend import LlamaBackend
 
-        return LlamaBackend(model.path, name=info.name, wires=wires, context=settings.context, threads=settings.threads)
+        return LlamaBackend(
+            model.path,
+            name=info.name,
+            wires=wires,
+            context=settings.context,
+            threads=settings.threads,
+            state=folders.data / "trials",
+        )
     if info.provider == "anthropic":
         from backends.anthropic import AnthropicBackend
 

@@ -17,7 +17,9 @@ MODES: Final = ("plan", "ask", "edits", "auto")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Every setting, documented here. A file key, `KEEPWARM_<NAME>` and `--<name>` share one name."""
+    """Every setting, documented here. A file key, `KEEPWARM_<NAME>` and, where there is one, `--<name>` share one name:
+    `tree_budget` has no flag.
+    """
 
     model: str | None = None
     """`anthropic/…`, `local/…` or `local:/path.gguf`. None: by the keys in the environment, else local."""
@@ -45,7 +47,8 @@ class Settings:
 class Folders:
     """Where files are kept.
 
-    `config`: config.toml and models.toml. `data`: ledger.db and output/ (full tool outputs). `models`: model files.
+    `config`: config.toml and models.toml. `data`: ledger.db, output/ (full tool outputs), locks/ and trials/ (which
+    local models have passed their trial run). `models`: model files.
     """
 
     config: Path
