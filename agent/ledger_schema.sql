@@ -1,4 +1,6 @@
--- The ledger: one SQLite file for all sessions of a user. Rows are added, and a call's row is completed once; nothing is rewritten.
+-- The ledger: one SQLite file for all sessions of a user. Blocks, entries and wire forms are only ever added; a call and a
+-- tool run are completed once; a draft goes when its reply is complete. What is rewritten is the latest of its kind:
+-- session.told, seen and scale.
 
 CREATE TABLE session (
     id         TEXT PRIMARY KEY,
