@@ -188,7 +188,12 @@ def test_version_and_help(run_agent: RunAgent) -> None:
         assert command in listed
 
 
-def test_doctor_says_what_works(run_agent: RunAgent) -> None:
+def test_doctor_says_what_works(run_agent: RunAgent, home: Path) -> None:
     result = run_agent("doctor")
+    assert result.returncode == 0, result.stderr
     assert "ripgrep" in result.stdout
     assert "no key" in result.stdout
+    (home / "config.toml").write_text("max_turn = 1\n")
+    broken = run_agent("doctor")
+    assert broken.returncode == 1
+    assert "max_turns" in broken.stdout
