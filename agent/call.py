@@ -12,6 +12,7 @@ from agent.clock import Clock
 from agent.ledger import CallOutcome
 from agent.retry import wait_before_retry
 from agent.session import Session
+from agent.speed import decode_tps
 from backends import base
 from backends.base import Backend, BackendError, ErrorKind, ReplyFinished, Request, StopReason, Usage, Veto
 from context.block import Block
@@ -143,10 +144,9 @@ class Caller:
         if kept:
             session.prompt = session.prompt.append(kept)
         self._learn(estimated=request.prompt.tokens, usage=stream.usage)
+        tps = decode_tps(outcome.usage.output, outcome.ttft_s, stream.duration)
         self._emit(
-            events.CallFinished(
-                *(self._number, outcome.usage, outcome.cost_usd, outcome.ttft_s, stream.duration, stream.tps)
-            )
+            events.CallFinished(self._number, outcome.usage, outcome.cost_usd, outcome.ttft_s, stream.duration, tps)
         )
         return Reply(kept, stream.finished.stop, stream.finished.detail)
 
@@ -229,11 +229,5 @@ class _Stream:
 
     @property
     def duration(self) -> float:
-        return self._clock.monotonic() - self._started
-
-    @property
-    def tps(self) -> float | None:
-        """Output tokens per second of decode; None when nothing was decoded or it took no measurable time."""
-        if self._first is None or not self.usage.output or self._last - self._first < 0.001:
-            return None
-        return self.usage.output / (self._last - self._first)
+        """Seconds from the start to the last event."""
+        return self._last - self._started

@@ -8,6 +8,7 @@ from typing import Any
 from agent.ledger import CallRow, SessionRow
 from agent.reports.console import report_console
 from agent.reports.totals import Totals, hit_rate, money, percent, tokens, total_of
+from agent.speed import decode_tps
 
 _MEASURABLE: int = 64  # tokens of prefill from which its speed can be told from the overhead of a call
 
@@ -60,9 +61,7 @@ def is_local(call: CallRow) -> bool:
 
 def tps(call: CallRow) -> float | None:
     """Output tokens per second of decode."""
-    if not call.usage.output or call.ttft_s is None or call.duration_s is None or call.duration_s - call.ttft_s < 0.001:
-        return None
-    return call.usage.output / (call.duration_s - call.ttft_s)
+    return decode_tps(call.usage.output, call.ttft_s, call.duration_s)
 
 
 def seconds_saved(calls: list[CallRow]) -> float | None:

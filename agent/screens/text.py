@@ -18,6 +18,9 @@ from agent.reports.totals import Totals, money, percent, tokens
 from backends.llama.models import is_local
 
 _PROGRESS_FROM: Final = 256  # tokens of prefill; below it the bar would only flicker
+_OUTPUT_LINES: Final = 12  # of a command that are shown while it runs
+# A reply may quote what it read in a file; it must not command the terminal.
+_NO_CONTROL: Final = {code: None for code in (*range(32), 127, *range(128, 160)) if chr(code) not in "\n\t"}
 
 
 class OneShotText:
@@ -31,6 +34,7 @@ class OneShotText:
         self._progress: Progress | None = None
         self._prefill: TaskID | None = None
         self._status: Status | None = None
+        self._output, self._output_lines = "", 0  # of the running command: an open line, and the lines shown
         self._totals = Totals()
         self._local = False
 
@@ -52,7 +56,11 @@ class OneShotText:
                 self._say(f"[yellow]{escape(reason)}[/yellow] [dim]Trying again in {wait_s:.0f} s.[/dim]")
             case events.ToolStarted(_, _, _, summary):
                 self._say(f"[bold]›[/bold] {escape(summary)}")
+            case events.ToolOutputChunk(_, text):
+                self._show_output(text)
             case events.ToolFinished(_, _, _, summary, is_error):
+                self._show_output("\n" if self._output else "")
+                self._output_lines, self._output = 0, ""
                 self._say(f"  [{'red' if is_error else 'dim'}]{escape(summary)}[/]")
             case events.CallFinished():
                 self._totals = self._totals.plus(event.usage, event.cost_usd)
@@ -87,7 +95,7 @@ class OneShotText:
 
     def _stream(self, text: str) -> None:
         if self._streams:
-            self._out.write(text)
+            self._out.write(text.translate(_NO_CONTROL))
             self._out.flush()
             self._line_open = not text.endswith("\n")
 
@@ -117,6 +125,18 @@ class OneShotText:
             self._prefill = self._progress.add_task("", total=event.total - event.reused)
         if self._prefill is not None:
             self._progress.update(self._prefill, completed=event.done - event.reused)
+
+    def _show_output(self, text: str) -> None:
+        """The first lines of what a command prints, as it prints them; only where a person watches."""
+        if not self._console.is_terminal:
+            return
+        *lines, self._output = (self._output + text).split("\n")
+        for line in lines:
+            self._output_lines += 1
+            if self._output_lines <= _OUTPUT_LINES:
+                self._console.print(Text(f"  │ {line}", style="dim"), no_wrap=True, overflow="ellipsis")
+            elif self._output_lines == _OUTPUT_LINES + 1:
+                self._console.print("  │ …", style="dim")
 
     def _show_status(self, markup: str) -> None:
         if not self._console.is_terminal:
