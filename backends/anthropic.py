@@ -11,11 +11,11 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 from backends.anthropic_errors import OFFICIAL_URL, Endpoint, broken_answer, cut_stream, error_in_stream, from_sdk
 from backends.anthropic_reply import BrokenStreamError, ReplyReader
-from backends.anthropic_wire import DIALECT, DamagedWireError, RequestBody
+from backends.anthropic_wire import DamagedWireError, RequestBody, dialect_of
 from backends.base import BackendError, Capabilities, Env, ErrorKind, Event, Request, WireStore
 from backends.catalog import ModelInfo
 
@@ -23,17 +23,15 @@ if TYPE_CHECKING:
     import anthropic
     import httpx2
 
-Effort = Literal["low", "medium", "high", "xhigh", "max"]
-
 _DRAIN_S: Final = 1.0
 
 
 class AnthropicBackend:
     """One Claude model.
 
-    `env` holds ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and perhaps ANTHROPIC_BASE_URL. `effort` is sent only when
-    given. `official`: whether the base URL is Anthropic's own API, which alone answers cache diagnostics (None: told
-    by the URL). Time-outs in seconds: to connect, and between two signs of life in a stream.
+    `env` holds ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, and perhaps ANTHROPIC_BASE_URL. `official`: whether the base
+    URL is Anthropic's own API, which alone answers cache diagnostics (None: told by the URL). Time-outs in seconds: to
+    connect, and between two signs of life in a stream.
     """
 
     def __init__(
@@ -42,16 +40,15 @@ class AnthropicBackend:
         *,
         env: Env,
         wires: WireStore,
-        effort: Effort | None = None,
         official: bool | None = None,
         connect_timeout: float = 10.0,
         read_timeout: float = 600.0,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._model = model
-        self._effort = effort
         self._timeouts = (connect_timeout, read_timeout)
-        self._body = RequestBody(wires)
+        self._dialect = dialect_of(model.id)
+        self._body = RequestBody(wires, self._dialect)
         variable = "ANTHROPIC_API_KEY" if env.get("ANTHROPIC_API_KEY", "").strip() else "ANTHROPIC_AUTH_TOKEN"
         self._key = env.get(variable, "").strip()
         base_url = env.get("ANTHROPIC_BASE_URL", "").strip() or OFFICIAL_URL
@@ -72,7 +69,7 @@ class AnthropicBackend:
 
     @property
     def dialect(self) -> str:
-        return DIALECT
+        return self._dialect
 
     @property
     def capabilities(self) -> Capabilities:
@@ -94,7 +91,7 @@ class AnthropicBackend:
         """Run one call: see `Backend.stream`. `request.temperature` is not sent; the API refuses it."""
         await self.prepare()
         body = self._build(request)
-        reader = ReplyReader(long_asked=any(marker.ttl == "long" for marker in request.markers))
+        reader = ReplyReader(self._dialect, long_asked=any(marker.ttl == "long" for marker in request.markers))
         try:
             async with aclosing(self._payloads(body)) as payloads:
                 try:
@@ -151,8 +148,6 @@ class AnthropicBackend:
         if self._model.thinking == "adaptive":
             # Without "summarized" the newest models return empty thinking, and hide in it what they say between calls.
             head["thinking"] = {"type": "adaptive", "display": "summarized"}
-        if self._effort is not None:
-            head["output_config"] = {"effort": self._effort}
         tail: dict[str, object] = {"max_tokens": request.max_output or self._model.max_output}
         if self._endpoint.official:
             tail["diagnostics"] = {"previous_message_id": request.previous_response}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from backends.anthropic_wire import DIALECT, tool_input
+from backends.anthropic_wire import tool_input
 from backends.base import (
     Event,
     ReplyFinished,
@@ -58,13 +58,16 @@ class ReplyReader:
     """Feed it the stream's payloads in order.
 
     Tool calls are reported as finished only when the whole reply is there: a stream that breaks, or a reply that is
-    cut inside a call's arguments, leaves no call that could be run. `long_asked`: whether the request had a marker
-    with the long TTL (without one, the provider's writes are all short even where it does not split them).
+    cut inside a call's arguments, leaves no call that could be run. `dialect` names the model that the opaque parts
+    belong to. `long_asked`: whether the request had a marker with the long TTL (without one, the provider's writes are
+    all short even where it does not split them).
     """
 
-    def __init__(self, *, long_asked: bool) -> None:
+    def __init__(self, dialect: str, *, long_asked: bool) -> None:
+        self._dialect = dialect
         self._long_asked = long_asked
         self._contents: dict[int, _Content] = {}
+        self._call_ids: set[str] = set()
         self._usage: dict[str, int | None] = {}
         self._id: str | None = None
         self._stop: str | None = None
@@ -131,7 +134,7 @@ class ReplyReader:
     def _message_start(self, message: Mapping[str, Any]) -> Iterator[Event]:
         self._id = message["id"] if isinstance(message.get("id"), str) else None
         usage = _mapping(message.get("usage"), "message_start.usage")
-        self._merge(usage)
+        self._merge_input(usage)
         split = usage.get("cache_creation")
         if isinstance(split, Mapping):
             self._usage["short"] = _count(split.get("ephemeral_5m_input_tokens"))
@@ -142,14 +145,21 @@ class ReplyReader:
             self._cache_miss = f"{reason.get('type')}" + (f" ({missed} tokens)" if missed is not None else "")
         yield UsageReported(self.usage)
 
-    def _merge(self, usage: Mapping[str, Any]) -> None:
+    def _merge_input(self, usage: Mapping[str, Any]) -> None:
         """Counters are cumulative, and absent ones leave what was known."""
-        for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens"):
-            if (count := _count(usage.get(key))) is not None:
-                self._usage[key] = count
+        self._merge(usage, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+
+    def _merge_output(self, usage: Mapping[str, Any]) -> None:
+        """Told by message_delta only: what message_start says of the output is where it begins, not what is billed."""
+        self._merge(usage, "output_tokens")
         details = usage.get("output_tokens_details")
         if isinstance(details, Mapping) and (count := _count(details.get("thinking_tokens"))) is not None:
             self._usage["thinking_tokens"] = count
+
+    def _merge(self, usage: Mapping[str, Any], *keys: str) -> None:
+        for key in keys:
+            if (count := _count(usage.get(key))) is not None:
+                self._usage[key] = count
 
     def _block_start(self, index: int, start: Mapping[str, Any]) -> Iterator[Event]:
         if index in self._contents:
@@ -166,6 +176,9 @@ class ReplyReader:
                 call_id, name = _text(start, "id"), _text(start, "name")
                 if not call_id or not name:
                     raise BrokenStreamError("a tool call without id or name")
+                if call_id in self._call_ids:
+                    raise BrokenStreamError(f"two tool calls with the id {call_id}")
+                self._call_ids.add(call_id)
                 yield ToolCallStarted(call_id, name)
 
     def _block_delta(self, content: _Content, delta: Mapping[str, Any]) -> Iterator[Event]:
@@ -190,7 +203,8 @@ class ReplyReader:
         if isinstance(delta.get("stop_details"), Mapping):
             self._stop_details = delta["stop_details"]
         if isinstance(usage := event.get("usage"), Mapping):
-            self._merge(usage)
+            self._merge_input(usage)
+            self._merge_output(usage)
 
     def _content(self, event: Mapping[str, Any]) -> _Content:
         content = self._contents.get(_index(event))
@@ -212,29 +226,37 @@ class ReplyReader:
         parts: list[Part] = []
         for content in contents:
             last_of_cut = stop in _CUT and content is contents[-1]
-            part = _part(content, may_be_cut=last_of_cut)
+            part = self._part(content, may_be_cut=last_of_cut)
             if part is not None and not (stop is StopReason.REFUSED and isinstance(part, ToolCall)):
                 parts.append(part)
         return parts
 
+    def _part(self, content: _Content, *, may_be_cut: bool) -> Part | None:
+        """The part to send back, or None where there is nothing that may be."""
+        match content.kind:
+            case "text":
+                text = "".join(content.texts)
+                return Text(text) if text else None
+            case "tool_use":
+                return _tool_call(content, may_be_cut=may_be_cut)
+            case "thinking":
+                # Without its signature the API refuses the block; it is missing only where the reply was cut inside it.
+                if not content.start.get("signature"):
+                    return None
+                return self._opaque({**content.start, "thinking": "".join(content.texts)})
+            case _ if content.json_text:  # a server tool's call; we use none, but what comes must go back as it came
+                return self._opaque({**content.start, "input": tool_input("".join(content.json_text))})
+            case _:
+                return self._opaque(content.start)
 
-def _part(content: _Content, *, may_be_cut: bool) -> Part | None:
-    """The part to send back, or None where there is nothing that may be."""
-    match content.kind:
-        case "text":
-            text = "".join(content.texts)
-            return Text(text) if text else None
-        case "tool_use":
-            return _tool_call(content, may_be_cut=may_be_cut)
-        case "thinking":
-            # Without its signature the API refuses the block; it is missing only where the reply was cut inside it.
-            if not content.start.get("signature"):
-                return None
-            return _opaque({**content.start, "thinking": "".join(content.texts)})
-        case _ if content.json_text:  # a server tool's call; we use none, but what comes must go back as it came
-            return _opaque({**content.start, "input": tool_input("".join(content.json_text))})
-        case _:
-            return _opaque(content.start)
+    def _opaque(self, block: Mapping[str, Any]) -> Opaque:
+        """The block as JSON bytes, unmodified: a lone surrogate stays the escape that it came as."""
+        text = json.dumps(block, ensure_ascii=False, separators=(",", ":"))
+        try:
+            data = text.encode()
+        except UnicodeEncodeError:
+            data = json.dumps(block, separators=(",", ":")).encode()
+        return Opaque(self._dialect, data)
 
 
 def _tool_call(content: _Content, *, may_be_cut: bool) -> ToolCall | None:
@@ -251,16 +273,6 @@ def _is_object(text: str) -> bool:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def _opaque(block: Mapping[str, Any]) -> Opaque:
-    """The block as JSON bytes, unmodified: a lone surrogate stays the escape that it came as."""
-    text = json.dumps(block, ensure_ascii=False, separators=(",", ":"))
-    try:
-        data = text.encode()
-    except UnicodeEncodeError:
-        data = json.dumps(block, separators=(",", ":")).encode()
-    return Opaque(DIALECT, data)
 
 
 def _mapping(value: object, what: str) -> Mapping[str, Any]:

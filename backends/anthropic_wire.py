@@ -21,7 +21,6 @@ from context.breakpoints import Marker, Ttl
 from context.canonical import clean_text
 from context.prompt import Prompt
 
-DIALECT: Final = "anthropic"
 MAX_MARKERS: Final = 4
 
 _SECTIONS: Final = ("tools", "system", "messages")  # in the order in which the provider hashes the prefix
@@ -33,24 +32,33 @@ _MARKER: Final[Mapping[Ttl, bytes]] = {
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def render(block: Block) -> bytes:
-    """The wire form of a block; empty when nothing of it is for this API.
+def dialect_of(model_id: str) -> str:
+    """The wire form of one Claude model. Models do not share it: what one has thought is not for another to read, and
+    with preserved thinking its signature is bound to that model's own prefix (provider rules 1.7, 2026-12-01).
+    """
+    return f"anthropic:{model_id}"
+
+
+def render(block: Block, dialect: str) -> bytes:
+    """The wire form of a block in `dialect`; empty when nothing of it is for this API.
 
     A SYSTEM-role block of SYSTEM or PROJECT becomes `{"tools":[…],"system":[…]}` (either may be absent), any other one
     message `{"role":…,"content":[…]}`.
     """
     if block.role is Role.SYSTEM and block.layer in (Layer.SYSTEM, Layer.PROJECT):
-        return _render_system(block)
-    content = [wire for part in block.parts if (wire := _render_part(part)) is not None]
+        return _render_system(block, dialect)
+    content = [wire for part in block.parts if (wire := _render_part(part, dialect)) is not None]
     if not content:
         return b""
     role = b"assistant" if block.role is Role.ASSISTANT else b"user"
     return b'{"role":"' + role + b'","content":[' + b",".join(content) + b"]}"
 
 
-def _render_system(block: Block) -> bytes:
+def _render_system(block: Block, dialect: str) -> bytes:
     tools = [_render_tool(part) for part in block.parts if isinstance(part, ToolSpec)]
-    texts = [wire for part in block.parts if isinstance(part, Text) and (wire := _render_part(part)) is not None]
+    texts = [
+        wire for part in block.parts if isinstance(part, Text) and (wire := _render_part(part, dialect)) is not None
+    ]
     arrays = [
         b'"' + name + b'":[' + b",".join(elements) + b"]"
         for name, elements in ((b"tools", tools), (b"system", texts))
@@ -63,7 +71,7 @@ def _render_tool(spec: ToolSpec) -> bytes:
     return _dumps({"name": spec.name, "description": spec.description, "input_schema": spec.schema})
 
 
-def _render_part(part: Part) -> bytes | None:
+def _render_part(part: Part, mine: str) -> bytes | None:
     """The content part, or None for what this API must not be sent.
 
     Text without a visible character is refused by the API, wherever it stands; foreign opaque bytes mean nothing to it.
@@ -82,7 +90,7 @@ def _render_part(part: Part) -> bytes | None:
                 result["is_error"] = True
             return _dumps(result)
         case Opaque(dialect, data):
-            return data if dialect == DIALECT else None
+            return data if dialect == mine else None
         case ToolSpec():
             return None
         case _:
@@ -138,9 +146,10 @@ class _Spot:
 
 @dataclass(slots=True)
 class RequestBody:
-    """The body of the next request. One per conversation; another conversation only costs a rebuild."""
+    """The body of the next request to one model. Another conversation only costs a rebuild."""
 
     wires: WireStore
+    dialect: str
     _prompt: Prompt = field(default_factory=Prompt.empty)
     _arrays: list[bytearray] = field(default_factory=lambda: [bytearray() for _ in _SECTIONS])  # elements, joined
     _spots: list[_Spot | None] = field(default_factory=list)  # by block: where a marker behind it goes
@@ -174,10 +183,10 @@ class RequestBody:
         return b"".join(pieces)
 
     def _wire(self, block: Block) -> bytes:
-        wire = self.wires.get(block.digest, DIALECT)
+        wire = self.wires.get(block.digest, self.dialect)
         if wire is None:
-            wire = render(block)
-            self.wires.put(block.digest, DIALECT, wire)
+            wire = render(block, self.dialect)
+            self.wires.put(block.digest, self.dialect, wire)
         return wire
 
     def _append(self, pieces: "list[_Piece]") -> None:

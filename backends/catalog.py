@@ -70,7 +70,6 @@ class ModelInfo:
     ttl_long: int | None = None
     token_scale: float
     thinking: Literal["adaptive", "none"]
-    effort: str | None = None
     price: PriceTable | None = None
     source: str
     assumed: bool
@@ -202,7 +201,6 @@ def _model(provider: str, model: str, row: Mapping[str, Any], *, assumed: bool) 
             ttl_long=_whole(row, "ttl_long", least=1) if "ttl_long" in row else None,
             token_scale=float(_decimal(row, "token_scale")),
             thinking=_thinking(row),
-            effort=str(row["effort"]) if "effort" in row else None,
             price=_price(row["price"]) if "price" in row else None,
             source=str(row.get("source", "models.toml")),
             assumed=assumed,

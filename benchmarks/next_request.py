@@ -26,7 +26,7 @@ def block(number: int, role: Role) -> Block:
 
 def measure(length: int) -> tuple[float, float, int]:
     """Median seconds of growing by two blocks, and of taking the body; the body's size in bytes."""
-    body = RequestBody(MemoryWireStore())
+    body = RequestBody(MemoryWireStore(), "anthropic:any")
     prompt = Prompt.empty().append(Block.make(Layer.SYSTEM, Role.SYSTEM, [Text("system")], 2000))
     prompt = prompt.extend(block(n, Role.USER if n % 2 else Role.ASSISTANT) for n in range(length))
     body.extend_to(prompt)

@@ -261,7 +261,7 @@ async def test_a_password_in_the_base_url_is_not_shown(server: ScriptedServer) -
 
 async def test_a_damaged_record_is_told_before_anything_is_sent(server: ScriptedServer) -> None:
     store = MemoryWireStore()
-    store.put(user("go").digest, "anthropic", b"{broken")
+    store.put(user("go").digest, "anthropic:claude-sonnet-5-5", b"{broken")
     error = await failure(backend_for(server, wires=store))
     assert error.kind is K.INVALID
     assert server.connections == 0

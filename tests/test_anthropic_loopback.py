@@ -1,9 +1,11 @@
 """The test server's own cache and rules, against the documentation's examples: the other tests lean on them."""
 
+import json
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
-from loopback import PrefixCache
+from loopback import PrefixCache, Recorded, assert_extends
 from loopback.rules import refusal
 
 
@@ -84,3 +86,26 @@ def test_a_long_marker_behind_a_short_one_is_refused() -> None:
 def test_a_good_body_is_not_refused() -> None:
     turns = [message("user", TEXT), message("assistant", USE), message("user", RESULT), message("user", TEXT)]
     assert refusal({**conversation(1, ()), "messages": turns}) is None
+
+
+def _request(raw: str) -> Recorded:
+    return Recorded("/v1/messages", {}, raw.encode(), json.loads(raw))
+
+
+@pytest.mark.parametrize(
+    ("later", "same"),
+    [
+        ('{"model":"m","messages":[{"text":"é"},{"b":2}],"max_tokens":7}', True),  # what differs stands behind
+        ('{"model":"m","messages":[{"text":"é","cache_control":{"type":"ephemeral"}},{"b":2}]}', True),
+        ('{"model":"m","messages":[{"text":"é","cache_control":{"type":"ephemeral","ttl":"1h"}},{"b":2}]}', True),
+        ('{"model":"m","messages":[{"text":"\\u00e9"},{"b":2}],"max_tokens":5}', False),
+        ('{"model":"m","messages":[{"text": "é"},{"b":2}],"max_tokens":5}', False),
+        ('{"model":"m","x":1,"messages":[{"text":"é"},{"b":2}],"max_tokens":5}', False),
+        ('{"model":"m","messages":[],"max_tokens":5}', False),
+    ],
+)
+def test_the_comparison_of_requests_sees_every_byte_but_markers(later: str, same: bool) -> None:
+    """A change of escaping or spacing loses the cache as any other does."""
+    earlier = _request('{"model":"m","messages":[{"text":"é","cache_control":{"type":"ephemeral"}}],"max_tokens":5}')
+    with nullcontext() if same else pytest.raises(AssertionError, match="leaves the earlier one at byte"):
+        assert_extends(earlier, _request(later))

@@ -52,7 +52,7 @@ async def test_thirty_calls_extend_each_other_byte_for_byte_and_read_what_the_la
     await talk.backend.aclose()
 
     bodies = server.bodies
-    for earlier, later in itertools.pairwise(bodies):
+    for earlier, later in itertools.pairwise(server.requests):
         assert_extends(earlier, later)
     raw = [request.raw.partition(b',"messages":[')[0] for request in server.requests]
     assert len(set(raw)) == 1  # model, thinking, tools and system: the very same bytes, markers included
@@ -111,7 +111,7 @@ async def test_a_resumed_session_with_an_empty_store_goes_on_where_it_was(server
     await later.turn(user("more"))
     for backend in (talk.backend, later.backend):
         await backend.aclose()
-    assert_extends(server.bodies[1], server.bodies[2])
+    assert_extends(server.requests[1], server.requests[2])
 
 
 SCRIPT = """
@@ -168,6 +168,31 @@ async def test_reasoning_of_another_provider_stays_behind_for_this_wire_only(ser
     await talk.backend.aclose()
     assert b"encrypted" not in server.requests[0].raw
     assert Opaque("openai", b"encrypted") in foreign.parts
+
+
+async def test_thinking_of_one_model_is_not_sent_to_another_and_the_way_back_replays_every_byte(
+    server: ScriptedServer,
+) -> None:
+    """Provider rules 1.7: the signature is bound to one model, and the server checks it."""
+    server.play([Reply.of(Think(f"thought {n}"), Call("read", {"path": f"{n}"})) for n in range(4)])
+    store = MemoryWireStore()
+    sonnet = Talk(backend_for(server, wires=store))
+    await sonnet.turn(user("go"))
+    await sonnet.turn(sonnet.answers())
+    opus = Talk(backend_for(server, "claude-opus-5-5", wires=store), sonnet.prompt)
+    await opus.turn(opus.answers())
+    back = Talk(backend_for(server, wires=store), opus.prompt)
+    await back.turn(back.answers())
+    for talk in (sonnet, opus, back):
+        await talk.backend.aclose()
+
+    assert sonnet.backend.dialect != opus.backend.dialect
+    first, second, foreign, again = server.requests
+    assert b"thought" not in foreign.raw
+    assert [message["role"] for message in foreign.body["messages"]] == ["user", "assistant"] * 2 + ["user"]
+    assert_extends(first, second)
+    assert_extends(second, again)
+    assert again.raw.count(b"thought") == 2, "its own two, not the other model's"
 
 
 async def test_an_edited_prefix_is_refused_by_the_server_these_tests_trust(server: ScriptedServer) -> None:

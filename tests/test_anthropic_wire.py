@@ -7,15 +7,21 @@ import pytest
 from anthropic_support import HEAD, PROJECT, SYSTEM, assistant, block, results, user
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback import assert_extends, markers
+from loopback import markers, raw_prefix
 
-from backends.anthropic_wire import DamagedWireError, RequestBody, render
+from backends.anthropic_wire import DamagedWireError, RequestBody, dialect_of
+from backends.anthropic_wire import render as render_for
 from backends.base import MemoryWireStore
 from context.block import Block, Layer, Opaque, Role, Text, ToolCall, ToolResult
 from context.breakpoints import Marker
 from context.prompt import Prompt
 
+DIALECT = dialect_of("m")
 THINKING = b'{"type":"thinking","thinking":"","signature":"c2ln"}'
+
+
+def render(made: Block) -> bytes:
+    return render_for(made, DIALECT)
 
 
 def content(made: Block) -> Any:
@@ -23,7 +29,7 @@ def content(made: Block) -> Any:
 
 
 def taken(prompt: Prompt, *places: Marker, body: RequestBody | None = None) -> dict[str, Any]:
-    body = body or RequestBody(MemoryWireStore())
+    body = body or RequestBody(MemoryWireStore(), DIALECT)
     body.extend_to(prompt)
     parsed: dict[str, Any] = json.loads(body.take({"model": "m"}, places, {"max_tokens": 5}))
     return parsed
@@ -66,7 +72,7 @@ def test_thinking_goes_back_in_place_and_byte_for_byte_and_foreign_reasoning_sta
     """Field report 136."""
     rendered = render(
         assistant(
-            Opaque("anthropic", THINKING), Opaque("openai", b"\x00enc"), Text("I look."), ToolCall("t1", "read", "{}")
+            Opaque(DIALECT, THINKING), Opaque("openai", b"\x00enc"), Text("I look."), ToolCall("t1", "read", "{}")
         )
     )
     assert THINKING + b',{"type":"text","text":"I look."},{"type":"tool_use"' in rendered
@@ -110,7 +116,7 @@ def test_a_marker_lies_on_the_last_part_that_can_carry_one() -> None:
     prompt = HEAD.extend(
         [
             user("go"),
-            assistant(Text("é漢😀"), ToolCall("t1", "read", "{}"), Opaque("anthropic", THINKING)),
+            assistant(Text("é漢😀"), ToolCall("t1", "read", "{}"), Opaque(DIALECT, THINKING)),
             results(ToolResult("t1", "漢字")),
         ]
     )
@@ -124,7 +130,7 @@ def test_a_marker_lies_on_the_last_part_that_can_carry_one() -> None:
 
 
 def test_a_marker_behind_a_block_that_cannot_carry_one_moves_to_the_block_before() -> None:
-    prompt = HEAD.extend([user("go"), assistant(Opaque("anthropic", THINKING)), assistant(Opaque("openai", b"x"))])
+    prompt = HEAD.extend([user("go"), assistant(Opaque(DIALECT, THINKING)), assistant(Opaque("openai", b"x"))])
     assert markers(taken(prompt, Marker(5, "short"))) == [("messages[0].content[0]", "5m")]
     for places in ((Marker(3, "short"), Marker(4, "long")), (Marker(3, "long"), Marker(4, "short"))):
         assert markers(taken(prompt, *places)) == [("messages[0].content[0]", "1h")]
@@ -168,7 +174,7 @@ class CountingStore(MemoryWireStore):
 
 def test_the_next_body_costs_its_new_blocks_only() -> None:
     store = CountingStore()
-    body, prompt = RequestBody(store), HEAD
+    body, prompt = RequestBody(store, DIALECT), HEAD
     for turn in range(1000):
         prompt = prompt.append(user(f"question {turn}"))
         body.extend_to(prompt)
@@ -178,7 +184,7 @@ def test_the_next_body_costs_its_new_blocks_only() -> None:
 
 def test_a_fork_and_the_way_back_render_nothing_twice() -> None:
     store = CountingStore()
-    body = RequestBody(store)
+    body = RequestBody(store, DIALECT)
     trunk = HEAD.append(user("a"))
     left, right = trunk.append(assistant(Text("left"))), trunk.append(assistant(Text("right")))
     for prompt in (left, right, left, trunk):
@@ -190,8 +196,8 @@ def test_what_was_sent_is_replayed_even_when_the_renderer_has_changed() -> None:
     """Rule R2."""
     store = MemoryWireStore()
     old = b'{"role":"user","content":[{"type":"text","text":"as it was once"}]}'
-    store.put(user("hello").digest, "anthropic", old)
-    body = RequestBody(store)
+    store.put(user("hello").digest, DIALECT, old)
+    body = RequestBody(store, DIALECT)
     body.extend_to(HEAD.append(user("hello")))
     assert old in body.take({"model": "m"}, (), {})
 
@@ -199,8 +205,8 @@ def test_what_was_sent_is_replayed_even_when_the_renderer_has_changed() -> None:
 @pytest.mark.parametrize("damage", [b"{", b"not json", b'{"role":"user","content":[', b"\xff\xfe"])
 def test_a_damaged_record_is_noticed_and_leaves_the_body_as_it_was(damage: bytes) -> None:
     store = MemoryWireStore()
-    store.put(user("b").digest, "anthropic", damage)
-    body, prompt = RequestBody(store), HEAD.append(user("a"))
+    store.put(user("b").digest, DIALECT, damage)
+    body, prompt = RequestBody(store, DIALECT), HEAD.append(user("a"))
     body.extend_to(prompt)
     with pytest.raises(DamagedWireError):
         body.extend_to(prompt.extend([assistant(Text("x")), user("b")]))
@@ -212,14 +218,14 @@ _blocks = st.one_of(
     st.builds(user, _texts),
     st.builds(lambda text: assistant(Text(text), ToolCall("t1", "read", json.dumps({"path": text}))), _texts),
     st.builds(lambda text: results(ToolResult("t1", text)), _texts),
-    st.just(assistant(Opaque("anthropic", THINKING))),
+    st.just(assistant(Opaque(DIALECT, THINKING))),
 )
 
 
 @given(st.lists(_blocks, max_size=12), st.data())
 def test_markers_and_growth_never_move_a_byte(blocks: list[Block], data: st.DataObject) -> None:
     """Rule R1 on the raw bytes: take any markers away, and each body begins with all of the one before."""
-    body, prompt, before, parsed = RequestBody(MemoryWireStore()), HEAD, b"", taken(HEAD)
+    body, prompt, before = RequestBody(MemoryWireStore(), DIALECT), HEAD, b""
     for made in blocks:
         prompt = prompt.append(made)
         body.extend_to(prompt)
@@ -234,5 +240,6 @@ def test_markers_and_growth_never_move_a_byte(blocks: list[Block], data: st.Data
         assert marked == bare
         shared = bare.removesuffix(b',"n":1}').removesuffix(b"]")
         assert shared.startswith(before)
-        assert_extends(parsed, parsed := json.loads(bare))
+        if b'"messages":[' in marked:
+            assert raw_prefix(marked) == shared
         before = shared

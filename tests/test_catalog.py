@@ -17,7 +17,7 @@ def written(directory: Path, text: str) -> Path:
 
 def test_the_default_cloud_model_has_the_limits_and_multipliers_of_its_page() -> None:
     model = Catalog.load().find("anthropic/claude-sonnet-5-5")
-    assert (model.context, model.max_output, model.thinking, model.effort) == (1_000_000, 128_000, "adaptive", "high")
+    assert (model.context, model.max_output, model.thinking) == (1_000_000, 128_000, "adaptive")
     assert (model.read, model.write, model.write_long) == (Decimal("0.05"), Decimal("1.25"), Decimal(2))
     assert (model.ttl_short, model.ttl_long) == (300, 3600)
     assert not model.assumed
@@ -55,7 +55,7 @@ def test_a_dated_name_is_the_undated_model_and_keeps_its_name() -> None:
 def test_an_unknown_model_of_a_known_provider_is_assumed_and_never_sent_what_an_older_one_refuses() -> None:
     model = Catalog.load().find("anthropic/claude-sonnet-9")
     assert model.assumed
-    assert (model.context, model.thinking, model.effort) == (200_000, "none", None)
+    assert (model.context, model.thinking) == (200_000, "none")
 
 
 @pytest.mark.parametrize("name", ["local/qwen2.5-coder-1.5b", "local:/models/x.gguf", "local:./my model"])

@@ -47,9 +47,9 @@ def test_every_body_extends_the_last_over_thirty_calls_two_seeds_midnight_and_a_
 
     bodies = anthropic_server.bodies
     assert len(bodies) >= 30
-    for earlier, later in itertools.pairwise(bodies):
+    for earlier, later in itertools.pairwise(anthropic_server.requests):
         assert_extends(earlier, later)
-        assert 1 <= len(markers(later)) <= 4
+        assert 1 <= len(markers(later.body)) <= 4
     command = bodies[len(bodies) // 2]["messages"][-1]["content"]
     assert "The date is now" in command[0]["text"]
     assert command[-1]["text"] == "Once more"
@@ -99,8 +99,8 @@ def test_plan_mode_changes_nothing_but_the_tail(anthropic_server: ScriptedServer
     anthropic_server.play(plan(FIX[0]))
     run_agent("run", "--mode", "plan", "Look", env=anthropic_server.env)
     run_agent("run", "--mode", "auto", "-c", "Fix it", env=anthropic_server.env)
-    first, *_, last = anthropic_server.bodies
-    assert first["tools"] == last["tools"]
+    first, *_, last = anthropic_server.requests
+    assert first.body["tools"] == last.body["tools"]
     assert_extends(first, last)
 
 
@@ -123,7 +123,7 @@ def test_a_stream_that_breaks_after_a_tool_call_runs_the_tool_once(
     result = run_agent("run", "--mode", "auto", "Log it", env=anthropic_server.env)
     assert result.returncode == 0, result.stderr
     assert (repository / "log").read_text() == "x\n"
-    assert_extends(anthropic_server.bodies[0], anthropic_server.bodies[1])
+    assert_extends(anthropic_server.requests[0], anthropic_server.requests[1])
 
 
 @pytest.mark.parametrize(

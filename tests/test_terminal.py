@@ -1,6 +1,7 @@
 """On a real pseudo-terminal: permission questions, Ctrl-C, and a terminal that is left as it was found."""
 
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -67,6 +68,25 @@ def test_always_is_asked_once(start: Start, anthropic_server: ScriptedServer, re
     assert (repository / "log").read_text() == "x\nx\n"
 
 
+def test_a_question_shows_every_line_and_is_not_answered_by_what_was_typed_before(
+    start: Start, anthropic_server: ScriptedServer, repository: Path
+) -> None:
+    shown = threading.Event()
+    anthropic_server.play(
+        [Reply.of(Call("shell", {"command": "echo a  # harmless\ntouch planted"}), gates={2: shown}), Reply.of("Done.")]
+    )
+    child = start("Go")
+    child.expect("mode ask")
+    child.send("y\ny\n")
+    shown.set()
+    child.expect(r"echo a  # harmless\\ntouch planted.*why: ")
+    with pytest.raises(pexpect.TIMEOUT):
+        child.expect("Done", timeout=1)
+    child.sendline("n")
+    assert code(child) == 0
+    assert not (repository / "planted").exists()
+
+
 @pytest.mark.parametrize("key", ["\x04", "\n", "maybe\n"])
 def test_anything_but_a_yes_is_a_no(start: Start, anthropic_server: ScriptedServer, repository: Path, key: str) -> None:
     anthropic_server.play(plan(FIX[1], answer="I did not."))
@@ -87,7 +107,7 @@ def test_ctrl_c_at_a_question_keeps_the_session(
     assert code(child) == 130
     again = run_agent("run", "-c", "--mode", "auto", "Go on", env=anthropic_server.env)
     assert again.returncode == 0, again.stderr
-    assert_extends(anthropic_server.bodies[1], anthropic_server.bodies[2])
+    assert_extends(anthropic_server.requests[1], anthropic_server.requests[2])
     assert "price + tax" in (repository / "price.py").read_text()
 
 

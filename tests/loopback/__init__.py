@@ -4,7 +4,7 @@ Tests (and other processes, by its URL) run the unmodified SDK against it. It re
 the API's rules, and bills them by a small prefix cache.
 """
 
-from .bodies import assert_extends, markers, prefix_bytes, without_markers
+from .bodies import assert_extends, markers, prefix_bytes, raw_prefix, without_markers
 from .cache import PrefixCache
 from .script import Call, Failure, Part, Redacted, Reply, Say, Think, html_page
 from .server import Recorded, ScriptedServer
@@ -24,5 +24,6 @@ __all__ = [
     "html_page",
     "markers",
     "prefix_bytes",
+    "raw_prefix",
     "without_markers",
 ]

@@ -1,10 +1,17 @@
 """Request bodies, compared as the provider's cache compares them: tools, system, messages; markers aside."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .server import Recorded
 
 Body = Mapping[str, Any]
+
+# A quotation mark inside a JSON text is escaped, so this cannot be part of one.
+_MARKER = re.compile(rb',"cache_control":\{"type":"ephemeral"(?:,"ttl":"(?:5m|1h)")?\}')
 
 
 def content_parts(message: Body) -> list[Any]:
@@ -55,7 +62,7 @@ def without_markers(body: Body) -> dict[str, Any]:
 
 
 def prefix_bytes(body: Body) -> bytes:
-    """Model, tools, system and messages, written in the order of the wire, open at the end."""
+    """What signatures bind: model, tools, system and messages, written anew in the order of the wire, open at the end."""
     bare = without_markers(body)
     prefix = {
         "model": bare.get("model"),
@@ -66,15 +73,30 @@ def prefix_bytes(body: Body) -> bytes:
     return json.dumps(prefix, ensure_ascii=False, separators=(",", ":")).encode().removesuffix(b"]}")
 
 
-def assert_extends(earlier: Body, later: Body) -> None:
-    """Rule R1: the later body begins with all of the earlier one, byte for byte. Says where they part if not."""
-    first, second = prefix_bytes(earlier), prefix_bytes(later)
+def raw_prefix(raw: bytes) -> bytes:
+    """The bytes of a request from its first one to the end of its last message, as they were sent; markers cut out.
+
+    The array of messages is left open, and what stands behind it is not part of the prefix. Nothing is written anew, so
+    a change of escaping, spacing or order shows.
+    """
+    start = raw.index(b'"messages":[') + len(b'"messages":[')
+    text, decode = raw[start:].decode(), json.JSONDecoder().raw_decode
+    end, at = 0, 0
+    while text[at] != "]":
+        _, end = decode(text, at)
+        at = end + (text[end] == ",")
+    return _MARKER.sub(b"", raw[:start] + text[:end].encode())
+
+
+def assert_extends(earlier: "Recorded", later: "Recorded") -> None:
+    """Rule R1: the later request begins with all of the earlier one, byte for byte. Says where they part if not."""
+    first, second = raw_prefix(earlier.raw), raw_prefix(later.raw)
     if second.startswith(first):
         return
     same = next((at for at, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]), len(second))
     context = slice(max(0, same - 80), same + 80)
     raise AssertionError(
-        f"the later body leaves the earlier one at byte {same} of {len(first)}:\n"
+        f"the later request leaves the earlier one at byte {same} of {len(first)}:\n"
         f"earlier …{first[context].decode(errors='replace')}…\n"
         f"later   …{second[context].decode(errors='replace')}…"
     )
