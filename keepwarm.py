@@ -25,16 +25,22 @@ def _import_only_our_own_code() -> None:
 def main() -> None:
     """Run the command line. Exit codes: 0 done, 1 failed, 2 usage, 3 limit reached, 130 interrupted."""
     if sys.argv[1:] in (["--version"], ["-V"]):
-        sys.stdout.write(f"keepwarm {__version__}\n")
+        try:
+            print(f"keepwarm {__version__}", flush=True)
+        except OSError:  # nobody can read it; a normal exit would try once more, and complain
+            os._exit(1)
         return
     try:
         _import_only_our_own_code()
-    except FileNotFoundError:
-        sys.stderr.write("The working directory no longer exists. Nothing was done. Change to one that does.\n")
-        raise SystemExit(2) from None
-    from agent.cli import run
+        from agent.cli import run
 
-    run()
+        run()
+    except FileNotFoundError:
+        sys.stderr.write("agent: the working directory no longer exists. Nothing was done. Change to one that does.\n")
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("agent: interrupted. What was recorded is kept.\n")
+        raise SystemExit(130) from None
 
 
 if __name__ == "__main__":

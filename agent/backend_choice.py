@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
@@ -12,7 +13,7 @@ from agent.config import Folders, Settings
 from agent.errors import USAGE, UserError
 from backends.base import Backend, Usage, WireStore
 from backends.catalog import Catalog, CatalogError, ModelInfo, default_model
-from backends.llama.models import LocalModel, is_local, megabytes, resolve
+from backends.llama.models import LocalModel, ModelError, is_local, megabytes, resolve
 from backends.prices import price
 
 _NO_LLAMA: Final = (
@@ -60,8 +61,10 @@ class Downloads:
         self.agree = agree
 
 
-async def fetch_model(name: str, folders: Folders, env: Mapping[str, str], downloads: Downloads) -> LocalModel:
-    """The local model `name` with its file in place.
+async def fetch_model(
+    name: str, folders: Folders, env: Mapping[str, str], downloads: Downloads, *, replace_wrong: bool = False
+) -> LocalModel:
+    """The local model `name` with its file in place. `replace_wrong`: a file that is not the model is fetched anew.
 
     Raises UserError when the person declines, BackendError otherwise.
     """
@@ -70,8 +73,13 @@ async def fetch_model(name: str, folders: Folders, env: Mapping[str, str], downl
 
     model = resolve(name, folders.models)
     if model.present or model.spec is None:
-        await asyncio.to_thread(ready_path, model, folders.models)
-        return model
+        try:
+            await asyncio.to_thread(ready_path, model, folders.models)
+            return model
+        except ModelError as error:
+            if model.spec is None or not replace_wrong:
+                raise
+            downloads.announce(f"{error} It is replaced.")
     from backends.llama.fetch import fetch
     from backends.llama.sources import default_sources
 
@@ -99,6 +107,9 @@ async def open_backend(
 
         if importlib.util.find_spec("llama_cpp") is None:  # asked before a gigabyte is downloaded for nothing
             raise UserError(_NO_LLAMA.format(name=info.name, install=INSTALL))
+        processors = os.cpu_count() or 1
+        if settings.threads is not None and settings.threads > processors:  # more only wait for each other
+            raise UserError(f"This machine has {processors} processors; threads must be from 1 to {processors}.", USAGE)
         model = await fetch_model(info.name, folders, env, downloads)
         from backends.llama.backend import LlamaBackend
 

@@ -40,12 +40,19 @@ class Reply:
 class Bill:
     """What the calls of a turn have cost, failed and interrupted attempts included.
 
-    `calls`: finished replies. `usd` is None as soon as one attempt's price is unknown; `known_usd` leaves those out.
+    `limit_usd`: the most that may be spent. `calls`: finished replies. `usd` is None as soon as one attempt's price is
+    unknown; `known_usd` leaves those out.
     """
 
+    limit_usd: Decimal | None = None
     calls: int = 0
     known_usd: Decimal = Decimal(0)
     usd: Decimal | None = Decimal(0)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing more may be spent: the limit is reached, or it cannot be told any more."""
+        return self.limit_usd is not None and (self.usd is None or self.known_usd >= self.limit_usd)
 
     def add(self, outcome: CallOutcome) -> None:
         if outcome.status == "done":
@@ -89,7 +96,7 @@ class Caller:
                 return await self._attempt(bill)
             except BackendError as error:
                 wait = wait_before_retry(error, attempt, self._random())
-                if wait is None:
+                if wait is None or bill.exhausted:
                     raise
                 self._emit(events.ReplyRestarted(self._number, str(error), wait))
                 attempt += 1

@@ -4,6 +4,7 @@ Each command reads its flags, calls one function and turns errors into one line 
 """
 
 import asyncio
+import io
 import os
 import random
 import sys
@@ -32,12 +33,22 @@ app.add_typer(models_app, name="models")
 
 def run() -> None:
     """Entry point behind keepwarm.main()."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a character must not end the work
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except (UserError, BackendError) as error:
         _fail(str(error), error.exit_code if isinstance(error, UserError) else FAILED)
     except BrokenPipeError:  # `agent cost | head -1`: the reader has seen enough
         _fail(None, FAILED)
+    except OSError as error:
+        place = f": {show_name(os.fsdecode(error.filename))}" if error.filename else ""
+        _fail(f"{error.strerror or error}{place}. What was recorded is kept.", FAILED)
 
 
 def _fail(message: str | None, exit_code: int) -> None:
@@ -203,7 +214,7 @@ def models_pull(name: str) -> None:
 
     async def pull() -> int:
         full = name if name.startswith("local") else f"local/{name}"
-        model = await fetch_model(full, Folders.find(env), env, terminal.downloads)
+        model = await fetch_model(full, Folders.find(env), env, terminal.downloads, replace_wrong=True)
         terminal.close()
         sys.stdout.write(f"{model.path}\n")
         return 0

@@ -1,5 +1,6 @@
 """One SQLite file in WAL mode: transactions, and each failure as one clear line."""
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ class Database:
         self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds prompts: for its owner alone
             self._connection = sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(
@@ -104,6 +106,11 @@ class Database:
                 return (
                     f"The ledger {self._path} cannot be written ({error}): the disk may be full. What was recorded "
                     "before is kept. Free some space and go on with `agent run --continue`."
+                )
+            case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:
+                return (
+                    f"The ledger {self._path} cannot be written ({error}). What was recorded before is kept. "
+                    "Make it and its folder writable, or set KEEPWARM_HOME to another folder."
                 )
             case _:
                 return f"The ledger {self._path} cannot be used ({error}). What was recorded before is kept."

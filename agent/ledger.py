@@ -7,17 +7,19 @@ Several agents may use the same file at once; two on the same session are told a
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from agent.database import Database, LedgerError
 from backends.base import Usage
 from context.block import Block, ToolResult
 from context.breakpoints import Marker
 from context.canonical import canonical_json
+from context.notices import Environment
 from context.prompt import Prompt
 from context.tokens import Scale
 
@@ -118,7 +120,7 @@ class Ledger:
 
     def session(self, session_id: str) -> SessionRow | None:
         rows = self._database.rows("SELECT * FROM session WHERE id = ?", session_id)
-        return SessionRow(**rows[0]) if rows else None
+        return _session(rows[0]) if rows else None
 
     def sessions(self, directory: str | None = None) -> list[SessionRow]:
         """All sessions, newest first; with `directory`, those that were started there."""
@@ -127,7 +129,7 @@ class Ledger:
             directory,
             directory,
         )
-        return [SessionRow(**row) for row in rows]
+        return [_session(row) for row in rows]
 
     def last_used(self, directory: str) -> SessionRow | None:
         """The session of `directory` that was used last."""
@@ -136,7 +138,7 @@ class Ledger:
             "ORDER BY max(s.created, coalesce(max(c.started), 0)) DESC, s.id DESC LIMIT 1",
             directory,
         )
-        return SessionRow(**rows[0]) if rows else None
+        return _session(rows[0]) if rows else None
 
     def append(self, session_id: str, position: int, blocks: Iterable[Block], *, told: str | None = None) -> None:
         """Add `blocks` to the session's prompt, the first at `position`.
@@ -172,17 +174,17 @@ class Ledger:
             "WHERE e.session = ? ORDER BY e.position",
             session_id,
         )
-        try:
+        with _readable(session_id):
             blocks = [Block.from_json(json.loads(row["body"]), row["tokens"]) for row in rows]
             for row, block in zip(rows, blocks, strict=True):
                 if row["digest"] != block.digest:
                     raise ValueError(f"block {row['digest'][:12]} is not what its digest says")
             return Prompt.empty().extend(blocks)
-        except (ValueError, KeyError) as error:
-            raise LedgerError(
-                f"Session {session_id} holds a block that this release cannot read ({error}). It was left as it is. "
-                "Start a new session, or upgrade keepwarm."
-            ) from error
+
+    def told(self, row: SessionRow) -> Environment:
+        """The environment as the model of this session knows it."""
+        with _readable(row.id):
+            return Environment.from_json(row.told)
 
     # Calls
 
@@ -335,7 +337,7 @@ class Ledger:
 
     def scale(self, model: str) -> Scale | None:
         rows = self._database.rows("SELECT * FROM scale WHERE model = ?", model)
-        return Scale(rows[0]["factor"], rows[0]["samples"]) if rows else None
+        return Scale(float(rows[0]["factor"]), int(rows[0]["samples"])) if rows else None
 
     def learn_scale(self, model: str, scale: Scale) -> None:
         with self._database.transaction() as connection:
@@ -352,17 +354,51 @@ class Ledger:
             connection.execute("INSERT OR IGNORE INTO wire VALUES (?, ?, ?)", (block_digest, dialect, wire))
 
 
-def _call(row: Any) -> CallRow:
-    usage = Usage(
-        *(row["fresh"], row["cache_read"], row["cache_write"], row["cache_write_long"], row["output"], row["reasoning"])
-    )
-    return CallRow(
-        *(row["id"], row["session"], row["number"], row["model"], row["dialect"], row["started"], row["blocks"]),
-        *(row["prompt"], row["estimate"], row["status"], row["stop"], row["response"], usage),
-        *(
-            None if row["cost_usd"] is None else Decimal(row["cost_usd"]),
-            row["price"],
-            row["ttft_s"],
-            row["duration_s"],
-        ),
-    )
+@contextmanager
+def _readable(session_id: str) -> Iterator[None]:
+    """A row whose values make no sense (written by another release, or damaged) is one clear line."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+        raise LedgerError(
+            f"Session {session_id} holds a row that this release cannot read ({error}). It was left as it is. "
+            "Start a new session, or upgrade keepwarm."
+        ) from error
+
+
+def _session(row: sqlite3.Row) -> SessionRow:
+    with _readable(str(row["id"])):
+        return SessionRow(row["id"], float(row["created"]), str(row["directory"]), str(row["title"]), row["told"])
+
+
+def _call(row: sqlite3.Row) -> CallRow:
+    def whole(name: str) -> int | None:
+        return None if row[name] is None else int(row[name])
+
+    def seconds(name: str) -> float | None:
+        return None if row[name] is None else float(row[name])
+
+    with _readable(str(row["session"])):
+        usage = Usage(
+            *(whole("fresh"), whole("cache_read"), whole("cache_write"), whole("cache_write_long")),
+            *(whole("output"), whole("reasoning")),
+        )
+        return CallRow(
+            id=row["id"],
+            session=row["session"],
+            number=row["number"],
+            model=row["model"],
+            dialect=row["dialect"],
+            started=float(row["started"]),
+            blocks=row["blocks"],
+            prompt=row["prompt"],
+            estimate=row["estimate"],
+            status=row["status"],
+            stop=row["stop"],
+            response=row["response"],
+            usage=usage,
+            cost_usd=None if row["cost_usd"] is None else Decimal(row["cost_usd"]),
+            price=row["price"],
+            ttft_s=seconds("ttft_s"),
+            duration_s=seconds("duration_s"),
+        )

@@ -5,7 +5,7 @@ It decides nothing about screens.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
@@ -71,7 +71,7 @@ class Loop:
             notices += changes(session.told, now)
         notices += await self._toolbox.begin(command)
         session.append([command_block(command, notices)], told=now)
-        turn = _Turn()
+        turn = _Turn(Bill(self._limits.max_cost))
         try:
             end, message = await self._until_done(turn)
         except UserError as error:  # the ledger cannot be written: what cannot be recorded is not done
@@ -94,6 +94,8 @@ class Loop:
             try:
                 reply = await self._caller.call(turn.bill)
             except BackendError as error:
+                if (reached := self._limit(turn)) is not None:
+                    return TurnEnd.LIMIT, f"{error} {reached} {GO_ON}"
                 return TurnEnd.FAILED, f"{error} {_NO_USE if error.kind in _FOR_EVER else GO_ON}"
             if reply.block is not None and reply.block.text:
                 turn.text = reply.block.text
@@ -122,18 +124,18 @@ class Loop:
         limits, bill = self._limits, turn.bill
         if limits.max_turns is not None and bill.calls >= limits.max_turns:
             return f"Stopped after {bill.calls} calls (--max-turns)."
-        if limits.max_cost is not None and bill.usd is None:
-            return "Stopped: the price of a call is not known, so --max-cost cannot be kept."
-        if limits.max_cost is not None and bill.known_usd >= limits.max_cost:
-            return f"Stopped at ${bill.known_usd:.4f} (--max-cost)."
-        return None
+        if not bill.exhausted:
+            return None
+        if bill.usd is None:
+            return "Stopped: what a call has cost is not known, so --max-cost cannot be kept."
+        return f"Stopped at ${bill.known_usd:.4f} (--max-cost)."
 
 
 @dataclass(slots=True)
 class _Turn:
     """What a turn has come to. `text`: the last reply's."""
 
-    bill: Bill = field(default_factory=Bill)
+    bill: Bill
     text: str = ""
 
 

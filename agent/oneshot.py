@@ -135,8 +135,8 @@ def _head(task: Task, settings: Settings, backend: Backend, redactor: Redactor, 
     """SYSTEM and PROJECT of a new session. Reads the repository."""
     profile = backend.capabilities.profile
     facts = read_project(task.directory, _day(around))
-    if facts.house_rules is not None:
-        facts = replace(facts, house_rules=redactor(facts.house_rules))
+    listing = replace(facts.listing, paths=tuple(redactor(path) for path in facts.listing.paths))
+    facts = replace(facts, listing=listing, house_rules=redactor(facts.house_rules or "") or None)
     return [*system_blocks(profile, specs(profile)), project_block(facts, settings.tree_budget)]
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from agent.database import LedgerError
 from agent.ledger import Ledger, SessionBusyError, SessionRow
 from context.block import Block, Role, Text, ToolResult
-from context.canonical import clean_text
 from context.layers.history import CUT_REPLY, INTERRUPTED, reply_block, results_block
+from context.names import show_name
 from context.notices import Environment
 from context.prompt import Prompt
 
@@ -36,14 +37,14 @@ class Session:
     ) -> "Session":
         """A new session whose prompt begins with `head` (SYSTEM and PROJECT)."""
         session_id = new_session_id(now)
-        shown = clean_text(" ".join(title.split())[:_TITLE_LENGTH])
+        shown = show_name(" ".join(title.split())[:_TITLE_LENGTH])
         ledger.create_session(SessionRow(session_id, now, directory, shown, told.to_json()), head)
         return cls(session_id, ledger, Prompt.empty().extend(head), told)
 
     @classmethod
     def resume(cls, ledger: Ledger, row: SessionRow) -> "Session":
         """The stored session, block for block. Call `repair` before the next command."""
-        return cls(row.id, ledger, ledger.prompt(row.id), Environment.from_json(row.told), resumed=True)
+        return cls(row.id, ledger, ledger.prompt(row.id), ledger.told(row), resumed=True)
 
     def append(self, blocks: Iterable[Block], *, told: Environment | None = None) -> None:
         """Record `blocks` and make them part of the prompt.
@@ -87,15 +88,24 @@ def session_lock(folder: Path, session_id: str) -> Iterator[None]:
     """Hold a session for this process; a kill releases it. Raises SessionBusyError when another process has it."""
     import filelock
 
-    folder.mkdir(parents=True, exist_ok=True)
     try:
-        with filelock.FileLock(folder / f"{session_id}.lock", timeout=0):
-            yield
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = filelock.FileLock(folder / f"{session_id}.lock", timeout=0)
+        lock.acquire()
     except filelock.Timeout as error:
         raise SessionBusyError(
             f"Session {session_id} is in use by another process. Nothing was sent. "
             "Wait for it to end, or start a new one."
         ) from error
+    except OSError as error:
+        raise LedgerError(
+            f"{folder} cannot be used to lock sessions ({error.strerror or error}). Nothing was sent. "
+            "Make it a writable folder, or set KEEPWARM_HOME to another one."
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def new_session_id(now: float) -> str:

@@ -18,8 +18,9 @@ def run_cancellable(make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         for name in ("SIGTERM", "SIGHUP"):  # SIGINT is the Runner's own
-            if hasattr(signal, name):
-                loop.add_signal_handler(getattr(signal, name), task.cancel)
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+                loop.add_signal_handler(number, task.cancel)
         return await make()
 
     with asyncio.Runner() as runner:

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import io
 import os
 import sys
 
@@ -34,9 +33,6 @@ class Terminal:
 
     def __init__(self, *, json_lines: bool) -> None:
         self.clock = SystemClock()
-        for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a character must not end the work
-            if isinstance(stream, io.TextIOWrapper):
-                stream.reconfigure(errors="replace")
         self._console = Console(stderr=True, highlight=False)
         out = sys.stdout or open(os.devnull, "w")  # noqa: SIM115 (None when the parent closed it; lives as long as we)
         self._screen = JsonLines(out) if json_lines else OneShotText(out, self._console)
@@ -85,6 +81,7 @@ class Terminal:
         """A line from the person. Cancellable, unlike a thread that waits in input()."""
         self._screen.close()
         self._console.print(question, end="", markup=False, soft_wrap=True)
+        discard_typed_ahead(sys.stdin.fileno())  # what was typed before the question was seen is no answer to it
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
         loop.add_reader(sys.stdin.fileno(), readable.set)
@@ -117,3 +114,13 @@ class Terminal:
             if progress.done >= progress.total:
                 self._download.stop()
                 self._download = None
+
+
+def discard_typed_ahead(terminal: int) -> None:
+    """Forget what was typed and not read yet."""
+    try:
+        import termios
+    except ImportError:  # not a Unix system
+        return
+    with contextlib.suppress(termios.error):
+        termios.tcflush(terminal, termios.TCIFLUSH)

@@ -91,6 +91,59 @@ def test_a_locked_ledger(run_agent: RunAgent, anthropic_server: ScriptedServer) 
     one_line(run_agent("run", "hello", env=anthropic_server.env), 1, "locked")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    ["UPDATE session SET told = 'x'", "UPDATE call SET cost_usd = 'x'", "UPDATE call SET fresh = 'x'",
+     "UPDATE block SET body = '[1]'", "UPDATE session SET created = 'x'"],
+)  # fmt: skip
+def test_a_ledger_with_values_that_make_no_sense(
+    run_agent: RunAgent, home: Path, anthropic_server: ScriptedServer, damage: str
+) -> None:
+    anthropic_server.play([Reply.of("Hello.")] * 2)
+    run_agent("run", "hello", env=anthropic_server.env)
+    with closing(sqlite3.connect(home / "ledger.db")) as connection:
+        connection.execute(damage)
+        connection.commit()
+    for arguments in (["run", "-c", "hello"], ["cost"], ["sessions"]):
+        result = run_agent(*arguments, env=anthropic_server.env)
+        assert "Traceback" not in result.stderr
+        assert result.returncode == 0 or "cannot read" in result.stderr
+
+
+def test_the_ledger_is_for_its_owner_alone(run_agent: RunAgent, home: Path) -> None:
+    run_agent("sessions")
+    assert (home / "ledger.db").stat().st_mode & 0o077 == 0
+
+
+def test_locks_that_cannot_be_made(run_agent: RunAgent, home: Path, anthropic_server: ScriptedServer) -> None:
+    (home / "locks").write_text("")
+    one_line(run_agent("run", "hello", env=anthropic_server.env), 1, "locks")
+
+
+def test_more_threads_than_processors(run_agent: RunAgent) -> None:
+    one_line(run_agent("run", "--model", "local/smollm2-135m", "--threads", "100000", "hello"), 2, "processors")
+
+
+def test_a_git_hook_sees_its_own_directory(
+    run_agent: RunAgent, repository: Path, tmp_path: Path, anthropic_server: ScriptedServer
+) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("x")
+    anthropic_server.play([Reply.of("Hello.")])
+    run_agent("run", "hello", cwd=folder, env={**anthropic_server.env, "GIT_DIR": str(repository / ".git")})
+    assert "mine.txt" in anthropic_server.bodies[0]["system"][1]["text"]
+    assert "price.py" not in anthropic_server.bodies[0]["system"][1]["text"]
+
+
+@pytest.mark.parametrize("command", ["sessions", "doctor", "models list", "--version", "--help"])
+def test_reports_into_a_full_disk(repository: Path, environment: dict[str, str], command: str) -> None:
+    result = shell(f"AGENT {command} > /dev/full", repository, environment)
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert "Exception ignored" not in result.stderr
+
+
 def test_a_ledger_of_a_newer_release(run_agent: RunAgent, home: Path) -> None:
     with closing(sqlite3.connect(home / "ledger.db")) as connection:
         connection.execute("PRAGMA user_version = 999")

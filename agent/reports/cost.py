@@ -132,7 +132,7 @@ def print_report(report: CostReport) -> None:
         *(percent(total.hit_rate), "local" if report.local else money(total.cost_usd), "", "", ""),
     )
     console.print(table)
-    if report.seconds_saved is not None:
+    if report.seconds_saved:
         saved = report.seconds_saved
         console.print(
             f"Reusing {tokens(total.cache_read)} tokens of the prompt saved about {saved:,.0f} s of prefill.",

@@ -52,6 +52,8 @@ class _Search:
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         target = await asyncio.to_thread(existing, arguments.get("path", "."), context)
+        if not (target.is_file() or target.is_dir()):
+            raise ToolError(f"{show(target, context.root)} is no regular file and no folder.")
         found = _Found(context, context.limits.matches if target.is_file() else _MOST_PER_FILE)
         async with ripgrep(_arguments(arguments, target, context), context.root, context.env) as running:
             async for line in _lines(running.chunks()):

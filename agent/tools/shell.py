@@ -46,7 +46,7 @@ class _Shell:
             raise ToolError("The command is empty.")
         if "\0" in command:
             raise ToolError("The command holds a NUL character, which no command line can.")
-        summary = "run " + show_name(" ".join(command.split()))
+        summary = f"run {show_name(command.strip())}"
         return Access(Effect.EXECUTE, summary, (context.root, *paths_in(command, context)), command)
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:

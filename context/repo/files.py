@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -52,7 +52,7 @@ def _git_files(root: Path) -> list[str] | None:
     """None when git is missing, the folder is no repository, or git refuses (another owner, a broken repository)."""
     listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     command = ["git", *_NO_FOREIGN_CODE, "-C", str(root), *listing]
-    env = {**os.environ, **_NO_FETCHING}
+    env = {**_without_git(os.environ), **_NO_FETCHING}
     try:
         result = subprocess.run(command, capture_output=True, timeout=_GIT_TIMEOUT_S, check=False, env=env)
     except (OSError, subprocess.TimeoutExpired):
@@ -60,6 +60,11 @@ def _git_files(root: Path) -> list[str] | None:
     if result.returncode != 0:
         return None
     return [os.fsdecode(name) for name in result.stdout.split(b"\0") if name]
+
+
+def _without_git(environment: Mapping[str, str]) -> dict[str, str]:
+    """Inside a git hook, GIT_DIR and others name the repository of the hook, wherever one looks."""
+    return {name: value for name, value in environment.items() if not name.startswith("GIT_")}
 
 
 def _walk(root: Path) -> Iterator[str]:

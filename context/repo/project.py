@@ -33,5 +33,7 @@ def _house_rules(root: Path) -> str | None:
             data = file.read(_HOUSE_RULES_LIMIT + 1)
     except (OSError, RuntimeError):  # RuntimeError: a loop of links
         return None
+    if b"\0" in data:
+        return None  # no text
     text = data[:_HOUSE_RULES_LIMIT].decode("utf-8-sig", errors="replace")
     return f"{text}\n(cut: {_HOUSE_RULES} is longer)" if len(data) > _HOUSE_RULES_LIMIT else text
