@@ -1,17 +1,20 @@
 """Secrets of the environment, taken out of text before anyone sees it (rule R10).
 
 What counts as a secret is the value of an environment variable whose name says so (`…_API_KEY`, `…TOKEN…`,
-`…SECRET…`, `…PASSWORD…`), of at least 8 characters: shorter values occur in text by chance.
+`…SECRET…`, `…PASSWORD…`), and a password within an address, of at least 8 characters: shorter values occur in text by
+chance.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
+from urllib.parse import urlsplit
 
 _SHORTEST: Final = 8  # characters
 _SHORTEST_LINE: Final = 16  # characters of one line of a value that has several, such as a private key
 _SECRET_NAME: Final = re.compile(
-    r"(^|_)(KEY|KEYS|PASS|PAT|CREDS)(_|$)|APIKEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|_PWD$",
+    r"(^|_)(KEY|KEYS|PAT|CREDS|AUTH|BEARER|COOKIE|JWT)(_|$)|PASS(_|$)|_PWD$"
+    r"|APIKEY|TOKEN|SECRET|PRIVATE|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL",
     re.IGNORECASE,
 )
 _NAMES_A_PLACE: Final = re.compile(r"_(FILE|PATH|DIR|SOCK)$", re.IGNORECASE)
@@ -23,9 +26,9 @@ class Redactor:
     def __init__(self, env: Mapping[str, str]) -> None:
         names: dict[str, str] = {}
         for name in sorted(env):
-            if _SECRET_NAME.search(name) and not _NAMES_A_PLACE.search(name):
-                for value in _values(env[name]):
-                    names.setdefault(value, name)
+            secret = bool(_SECRET_NAME.search(name)) and not _NAMES_A_PLACE.search(name)
+            for value in _values(env[name] if secret else _password_in(env[name])):
+                names.setdefault(value, name)
         self._names: Final = names
         self._values: Final = sorted(names, key=lambda value: (-len(value), value))
         self._pattern: Final = re.compile("|".join(map(re.escape, self._values))) if names else None
@@ -88,6 +91,16 @@ class RedactingStream:
         if self._rest:
             self._sink(self._redactor(self._rest))
         self._rest = ""
+
+
+def _password_in(value: str) -> str:
+    """The password of an address such as `postgres://user:password@host/`; empty where there is none."""
+    if "://" not in value or "@" not in value:
+        return ""
+    try:
+        return urlsplit(value).password or ""
+    except ValueError:
+        return ""
 
 
 def _values(value: str) -> list[str]:

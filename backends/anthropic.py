@@ -135,13 +135,19 @@ class AnthropicBackend:
 
         is_key = self._endpoint.key_variable == "ANTHROPIC_API_KEY"
         connect, read = self._timeouts
-        return anthropic.AsyncAnthropic(
-            api_key=self._key if is_key else None,
-            auth_token=None if is_key else self._key,
-            base_url=self._endpoint.base_url,
-            max_retries=0,
-            timeout=httpx2.Timeout(read, connect=connect),
-        )
+        try:
+            return anthropic.AsyncAnthropic(
+                api_key=self._key if is_key else None,
+                auth_token=None if is_key else self._key,
+                base_url=self._endpoint.base_url,
+                max_retries=0,
+                timeout=httpx2.Timeout(read, connect=connect),
+            )
+        except httpx2.InvalidURL as error:
+            raise BackendError(
+                ErrorKind.INVALID,
+                f"ANTHROPIC_BASE_URL is no address ({error}). Nothing was sent. Correct it or unset it.",
+            ) from error
 
     def _build(self, request: Request) -> bytes:
         head: dict[str, object] = {"model": self._model.id, "stream": True}

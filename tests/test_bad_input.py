@@ -36,6 +36,11 @@ def test_no_key(run_agent: RunAgent) -> None:
     assert "Traceback" not in result.stderr
 
 
+def test_a_base_url_that_is_no_address(run_agent: RunAgent) -> None:
+    env = {"ANTHROPIC_API_KEY": "none", "ANTHROPIC_BASE_URL": "http://256.1.1.1"}
+    one_line(run_agent("run", "hello", env=env), 1, "ANTHROPIC_BASE_URL")
+
+
 def test_an_unknown_model(run_agent: RunAgent) -> None:
     one_line(run_agent("run", "--model", "claude-sonnet-5-5", "hello"), 2, "Did you mean anthropic/claude-sonnet-5-5?")
     one_line(run_agent("run", "--model", "local/qwen", "hello"), 1, "Known: local/")

@@ -93,3 +93,13 @@ def test_a_stream_holds_back_only_what_may_become_a_secret():
     assert out == ["hello ", "a "]
     stream.feed("no")
     assert "".join(out) == f"hello a {KEY[:5]}no"
+
+
+def test_a_password_within_an_address_is_a_secret() -> None:
+    redact = Redactor({"DATABASE_URL": "postgres://shop:correct-horse@db/shop", "HOMEPAGE": "https://example.org/@me"})
+    assert redact("psql with correct-horse to db/shop") == "psql with [secret DATABASE_URL] to db/shop"
+
+
+@pytest.mark.parametrize("name", ["SSHPASS", "NPM_AUTH", "SESSION_COOKIE", "JWT", "SIGNING_PRIVATE"])
+def test_more_names_of_secrets(name: str) -> None:
+    assert Redactor({name: "abcdefgh1234"})("x abcdefgh1234") == f"x [secret {name}]"
