@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 _SHORTEST: Final = 8  # characters
 _SHORTEST_LINE: Final = 16  # characters of one line of a value that has several, such as a private key
 _SECRET_NAME: Final = re.compile(
-    r"(^|_)(KEY|KEYS|PAT|CREDS|AUTH|BEARER|COOKIE|JWT)(_|$)|PASS(_|$)|_PWD$"
+    r"(^|_)(KEY|KEYS|PAT|CREDS|AUTH|BEARER|COOKIE|JWT)(_|$)|(^|_|SSH)PASS(_|$)|_PWD$"
     r"|APIKEY|TOKEN|SECRET|PRIVATE|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL",
     re.IGNORECASE,
 )

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from backends.base import BackendError, ErrorKind
 
-INSTALL: Final = "pip install 'keepwarm[local]'"
+INSTALL: Final = "pip install '.[local]' (in Keepwarm's checkout)"
 _WAIT_POLICY: Final = "OMP_WAIT_POLICY"
 _WARNING: Final = 3  # ggml_log_level: 1 debug, 2 info, 3 warning, 4 error, 5 continues the line before
 
