@@ -2,46 +2,71 @@
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from loopback.bodies import assert_extends, content_parts
-from loopback.script import Call
-from loopback.server import ScriptedServer
+from loopback.script import Call, Reply, Say
+from loopback.server import Recorded, ScriptedServer
 from scripted import FIX, plan
+
+from context.layers.history import CUT_REPLY
+
+DRIVER = Path(__file__).with_name("kill_driver.py")
+
+
+def kill(count: int, seed: int, server: ScriptedServer, repository: Path, environment: dict[str, str]) -> None:
+    """Kill `count` runs at random instants, and let a last one go on. Rules R1 and R7 hold for all that was sent."""
+    result = subprocess.run(
+        [sys.executable, str(DRIVER), str(count), str(seed)],
+        cwd=repository,
+        env={**environment, **server.env},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == [str(count), "0"], "all kills fall into running programs, and the last run ends"
+    for earlier, later in pairwise(server.requests):
+        assert_extends(earlier, later)
+
+
+def parts_of(request: Recorded, role: str) -> Sequence[Any]:
+    messages = request.body["messages"]
+    return [part for message in messages if message["role"] == role for part in content_parts(message)]
 
 
 def test_fifty_kills_at_random_instants(
     anthropic_server: ScriptedServer, repository: Path, environment: dict[str, str]
 ) -> None:
-    """Rules R1 and R7. Field reports 65, 66, 131, 132 and 139."""
+    """Field reports 65, 66, 131, 132 and 139."""
     effect = Call("shell", {"command": "echo ran >> log"})
     anthropic_server.play(plan(FIX[0], effect, [FIX[0], FIX[0]], effect))
-    result = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name("kill_driver.py")), "50", "20261201"],
-        cwd=repository,
-        env={**environment, **anthropic_server.env},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert result.returncode == 0, result.stderr
-    killed, last_code = map(int, result.stdout.split())
-    assert last_code == 0
-    assert killed >= 40, "the kills must fall into running programs"
+    kill(50, 20261201, anthropic_server, repository, environment)
 
-    bodies = anthropic_server.bodies
-    for earlier, later in pairwise(bodies):
-        assert_extends(earlier, later)
-
-    asked, answered = [], []
-    for message in bodies[-1]["messages"]:
-        for part in content_parts(message):
-            if part["type"] == "tool_use":
-                asked.append(part)
-            if part["type"] == "tool_result":
-                answered.append(part["tool_use_id"])
+    last = anthropic_server.requests[-1]
+    asked = [part for part in parts_of(last, "assistant") if part["type"] == "tool_use"]
+    answered = [part["tool_use_id"] for part in parts_of(last, "user") if part["type"] == "tool_result"]
     assert [part["id"] for part in asked] == answered, "each call has exactly one result, in order"
     effects = sum(part["name"] == "shell" for part in asked)
     assert len((repository / "log").read_text().splitlines()) <= effects
+
+
+def test_kills_in_the_middle_of_a_streamed_text(
+    anthropic_server: ScriptedServer, repository: Path, environment: dict[str, str]
+) -> None:
+    """What a killed run has shown of its reply is part of the session: a beginning of the text, never another one."""
+    text = "".join(f"{number} " for number in range(12_000))
+    anthropic_server.play(lambda _: Reply.of(Say(text, pieces=12_000)))
+    kill(20, 20261202, anthropic_server, repository, environment)
+
+    said = [part["text"] for part in parts_of(anthropic_server.requests[-1], "assistant")]
+    assert all(text.startswith(piece) for piece in said)
+    cut = [piece for piece in said if piece != text]
+    assert cut, "some kills fall into the stream"
+    notices = [part["text"] for part in parts_of(anthropic_server.requests[-1], "user")]
+    # Less often than cut when a kill falls between the repair and the command that carries the notice.
+    assert 0 < sum(CUT_REPLY in notice for notice in notices) <= len(cut), "the model is told"
