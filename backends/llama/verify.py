@@ -14,10 +14,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from backends.llama.gguf import MAGIC
 from backends.llama.models import LocalModel, ModelError, ModelSpec, megabytes
 
 _STAMPS: Final = "verified.json"
-_MAGIC: Final = b"GGUF"
 
 
 class FileState(StrEnum):
@@ -47,7 +47,7 @@ def check(model: LocalModel, models_dir: Path, *, full: bool = False) -> FileSta
     try:
         status = model.path.stat()
         with model.path.open("rb") as file:
-            magic = file.read(len(_MAGIC))
+            magic = file.read(len(MAGIC))
     except FileNotFoundError:
         return FileState.MISSING
     except OSError as error:
@@ -55,7 +55,7 @@ def check(model: LocalModel, models_dir: Path, *, full: bool = False) -> FileSta
     if model.spec is not None and status.st_size != model.spec.bytes:
         return FileState.WRONG_SIZE
     if model.spec is None:
-        return FileState.UNVERIFIED if magic == _MAGIC else FileState.NO_GGUF
+        return FileState.UNVERIFIED if magic == MAGIC else FileState.NO_GGUF
     if full:
         sha256 = _hash_and_remember(model.path, models_dir)
     else:

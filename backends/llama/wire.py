@@ -179,15 +179,15 @@ class PromptTokens:
 
 
 def pack(tokens: Sequence[int]) -> bytes:
-    """Token ids as 32-bit little-endian integers."""
-    return b"".join(token.to_bytes(4, "little", signed=True) for token in tokens)
+    """Token ids as 32-bit integers in the byte order of the machine, which a ledger does not leave."""
+    return array("i", tokens).tobytes()
 
 
 def unpack(data: bytes) -> "array[int]":
     """Inverse of `pack`. Raises ValueError for bytes that are no token list."""
-    if len(data) % 4:
-        raise ValueError(f"{len(data)} bytes are no list of 32-bit tokens")
-    return array("i", (int.from_bytes(data[at : at + 4], "little", signed=True) for at in range(0, len(data), 4)))
+    tokens = array("i")
+    tokens.frombytes(data)
+    return tokens
 
 
 def _text(block: Block) -> str:
