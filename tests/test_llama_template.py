@@ -1,15 +1,20 @@
 """Chat templates: for each family, turn n is a prefix of turn n+1, and says what the template itself would say."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from llama_support import ByteTokenizer, block, call, project, result, user
 from llama_templates import CHATML, GEMMA2, LLAMA3, MISTRAL, TEMPLATES
+from local_models import local_model_path, models_folder
 
 from backends.base import BackendError, ErrorKind, MemoryWireStore
 from backends.llama.chat_template import Junctions, find_junctions
+from backends.llama.models import resolve
 from backends.llama.tool_grammar import answer_text
+from backends.llama.weights import Weights
 from backends.llama.wire import PromptTokens, pack
 from context.block import Layer, Opaque, Role, Text
 from context.prompt import Prompt
@@ -21,7 +26,7 @@ def junctions(source: str) -> Junctions:
     return find_junctions(source, "<s>", "</s>", "model.gguf")
 
 
-def rendered(source: str, messages: list[dict[str, str]]) -> str:
+def rendered(source: str, messages: list[dict[str, str]], bos: str = "<s>", eos: str = "</s>") -> str:
     """The conversation as the template renders it in one go."""
 
     def refuse(message: str) -> Any:
@@ -29,7 +34,7 @@ def rendered(source: str, messages: list[dict[str, str]]) -> str:
 
     environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
     environment.globals["raise_exception"] = refuse
-    values = {"bos_token": "<s>", "eos_token": "</s>", "add_generation_prompt": True, "enable_thinking": False}
+    values = {"bos_token": bos, "eos_token": eos, "add_generation_prompt": True, "enable_thinking": False}
     return environment.from_string(source).render(messages=messages, **values)
 
 
@@ -68,6 +73,51 @@ def test_the_tokens_say_what_the_template_says(name: str) -> None:
         ],
     )
     assert text == expected + '{"tool":"'
+
+
+@pytest.fixture(params=["local/smollm2-135m", "local/qwen2.5-coder-1.5b", "local/qwen2.5-coder-0.5b"])
+def model_file(request: pytest.FixtureRequest) -> Path:
+    """A real model file: the small one always, the large ones where they are."""
+    name: str = request.param
+    if name != "local/smollm2-135m" and not resolve(name, models_folder()).present:
+        pytest.skip(f"{name} is not in {models_folder()}, and too large to be fetched for a test")
+    return local_model_path(name)
+
+
+@pytest.fixture
+def weights(model_file: Path) -> Iterator[Weights]:
+    loaded = Weights.load(model_file)
+    yield loaded
+    loaded.close()
+
+
+def test_the_template_in_a_real_file_with_its_real_tokens(weights: Weights) -> None:
+    source = weights.chat_template
+    assert source is not None
+    found = find_junctions(source, weights.bos_text, weights.eos_text, "model.gguf")
+    prompts = PromptTokens(weights, found, MemoryWireStore(), "local:test")
+    prompt = Prompt.empty().extend([SYSTEM, project("tree"), user("one")])
+    first = prompts.request(prompt)
+    sampled = weights.tokenize('read","args":{"path":"a"}}')
+    reply = block(Role.ASSISTANT, *call("1", "read", '{"path":"a"}').parts, Opaque("local:test", pack(sampled)))
+    second = prompts.request(prompt.extend([reply, result("1", "text <|im_end|>"), user("two")]))
+
+    assert second[: len(first) + len(sampled)] == first + sampled
+    text = b"".join(weights.piece(token) for token in second).decode()
+    expected = rendered(
+        source,
+        [
+            {"role": "system", "content": "You code."},
+            {"role": "user", "content": "tree\n\none"},
+            {"role": "assistant", "content": '{"tool":"read","args":{"path":"a"}}'},
+            {"role": "user", "content": "Result:\ntext <|im_end|>\n\ntwo"},
+        ],
+        weights.bos_text,
+        weights.eos_text,
+    )
+    assert text == expected + '{"tool":"'
+    ends = sum(weights.ends_reply(token) for token in second)
+    assert ends == 4, "each message ends with a control token, and text that quotes one ends nothing"
 
 
 def test_without_a_system_text_the_template_opens_as_it_would() -> None:

@@ -62,7 +62,7 @@ def without_markers(body: Body) -> dict[str, Any]:
 
 
 def prefix_bytes(body: Body) -> bytes:
-    """What signatures bind: model, tools, system and messages, written anew in the order of the wire, without an end."""
+    """What signatures bind: model, tools, system and messages, written anew in the order of the wire, open ended."""
     bare = without_markers(body)
     prefix = {
         "model": bare.get("model"),
