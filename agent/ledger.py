@@ -267,6 +267,11 @@ class Ledger:
         )
         return _call(rows[0]) if rows else None
 
+    def last_status(self, session_id: str) -> str | None:
+        """How the session's last call ended; None before the first."""
+        rows = self._database.rows("SELECT status FROM call WHERE session = ? ORDER BY number DESC LIMIT 1", session_id)
+        return str(rows[0]["status"]) if rows else None
+
     def take_draft(self, session_id: str) -> str:
         """The text of calls that never completed, which are hereby marked interrupted. `settle_draft` keeps it."""
         with self._database.transaction() as connection:

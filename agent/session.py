@@ -69,10 +69,13 @@ class Session:
             block = reply_block([Text(draft)])
             self.ledger.settle_draft(self.id, self.prompt.length, block)
             self.prompt = self.prompt.append(block)
-            return [CUT_REPLY]
         last = self.prompt.block
-        if last is None or last.role is not Role.ASSISTANT or not last.tool_calls:
+        if last is None or last.role is not Role.ASSISTANT:
             return []
+        if (
+            not last.tool_calls
+        ):  # asked of the ledger, because a repair may itself be cut short before its notice is sent
+            return [CUT_REPLY] if self.ledger.last_status(self.id) in ("failed", "interrupted") else []
         runs = self.ledger.tool_runs(self.id, self.prompt.length - 1)
         results = {run.tool_call: run.result or _interrupted(run.tool_call) for run in runs.values()}
         self.append([results_block(last.tool_calls, results)])

@@ -138,7 +138,7 @@ def test_a_missing_library_is_said_with_the_command_that_installs_it() -> None:
         "except BackendError as error: print(error.kind, error)\n"
     )
     assert "local Local models need llama.cpp" in run(code)
-    assert "pip install 'keepwarm[local]'" in run(code)
+    assert "pip install '.[local]'" in run(code)
 
 
 @pytest.mark.parametrize("before", [None, "active"])

@@ -206,6 +206,8 @@ async def test_an_interrupted_reply_keeps_its_text_and_the_model_is_told(run: Ru
 
     sent = backend.requests[0].prompt
     run.session = run.reopened()
+    assert run.session.repair() == [CUT_REPLY]
+    run.session = run.reopened()  # killed once more, before the notice was sent
     await run.turn(said("The second half"))
     later = run.backend.requests[0].prompt
     assert later.extends(sent)

@@ -352,7 +352,9 @@ class TestAccess:
     def test_it_executes_and_shows_the_command_in_one_line(self, context):
         access = tool("shell").access({"command": "echo a\necho \x1b[31m"}, context)
         assert access.effect is Effect.EXECUTE
-        assert access.summary == "run echo a echo \\x1b[31m"
+        assert (
+            access.summary == "run echo a\\necho \\x1b[31m"
+        )  # a line break must show: it is where a second command begins
         assert access.command == "echo a\necho \x1b[31m"
         assert access.paths == (context.root,)
 
