@@ -8,7 +8,7 @@ question can be answered by doing the same again. Large models need none of it a
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -23,14 +23,76 @@ from context.repo.files import list_files
 
 _MOST_FUNCTIONS: Final = 2
 _MOST_LINES: Final = 40  # of one function
-_MOST_WORDS: Final = 6  # of a search that is tried again word by word
-_WORD: Final = re.compile(r"[^\W_]{3,}")
+_MOST_WORDS: Final = 8  # of a text that are looked for one by one
+_MOST_LOOSE: Final = 15  # lines that hold one of them
+_MOST_FILES: Final = 5_000  # that are looked at to tell whether one was changed
+_WORD: Final = re.compile(r"[^\W\d_]{4,}")
+_KINDS: Final = "export|public|static|const|let|var|final|def|class|function|fn|func|struct|interface|type"
+# Words that say nothing of where to look.
+_COMMON: Final = frozenset(
+    (
+        "about",
+        "again",
+        "also",
+        "change",
+        "code",
+        "correct",
+        "does",
+        "each",
+        "else",
+        "every",
+        "everywhere",
+        "exactly",
+        "fail",
+        "fails",
+        "file",
+        "find",
+        "fixed",
+        "from",
+        "function",
+        "into",
+        "line",
+        "lines",
+        "long",
+        "make",
+        "method",
+        "must",
+        "name",
+        "nothing",
+        "only",
+        "otherwise",
+        "please",
+        "project",
+        "should",
+        "some",
+        "test",
+        "tests",
+        "that",
+        "them",
+        "then",
+        "there",
+        "they",
+        "this",
+        "value",
+        "what",
+        "when",
+        "where",
+        "which",
+        "with",
+        "your",
+    )
+)
 _TEST_RUN: Final = re.compile(r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|node --test|\w+ (?:run )?test)\b")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _MOST_NAMES: Final = 40  # words of a command that are looked up
 _MOST_DEFINITIONS: Final = 6
 # A line of search results: in a file of its own, or below the file's name.
 _FOUND: Final = re.compile(r"(?:(\S[^:]*):)?(\d+): (.*)")
+_DEFINED: Final = re.compile(r"^\s*(?:async\s+)?(?:def|class|function|fn|func)\s+(\w+)", re.MULTILINE)
+_OVERVIEW_CHARS: Final = 1_500
+_WANTS_TEST: Final = re.compile(r"\b(?:add|write)\b[^.?!]*\btests?\b", re.IGNORECASE)
+_TASK_CHARS: Final = 500
+_MOST_OBJECTIONS: Final = 3
 _QUESTION: Final = re.compile(
     r"\?\s*$|^(?:what|where|which|who|when|why|how|does|do|is|are|can|explain|describe|list|show|tell)\b", re.IGNORECASE
 )
@@ -42,11 +104,12 @@ class _Turn:
     """What has happened since the command."""
 
     command: str = ""
+    files: Mapping[str, tuple[int, int]] | None = None  # as they were
     looked: bool = False  # a file or a match was seen, or a command ran
     changed: set[str] = field(default_factory=set)
-    ran_command: bool = False
     untested: bool = False  # code was changed after the last test run
     failed: str | None = None  # why the last edit or test run failed
+    objections: int = 0
     asked: set[str] = field(default_factory=set)  # questions that were asked already
 
 
@@ -61,35 +124,52 @@ class Coach:
 
     async def begin(self, command: str) -> list[str]:
         """Notices to go with the command: where the things that it names are defined."""
-        self._turn = _Turn(command)
-        words = [word for word in dict.fromkeys(_NAME.findall(command)) if len(word) > 2][:_MOST_NAMES]
-        if not words:
-            return []
-        defined = rf"\b(?:def|class|function|fn|func|struct|interface|type)\s+(?:{'|'.join(words)})\b"
-        try:
-            output = await search.tool.run({"pattern": defined}, self._context)
-        except ToolError:
-            return []
-        return [text] if (text := await asyncio.to_thread(self._definitions, output.text)) else []
+        self._turn = _Turn(command, files=await asyncio.to_thread(self._files))
+        names = [word for word in dict.fromkeys(_NAME.findall(command)) if len(word) > 2][:_MOST_NAMES]
+        pieces = []
+        if names:
+            found = await self._search(rf"\b(?:{_KINDS})\s+(?:{'|'.join(names)})\b")
+            pieces = await asyncio.to_thread(self._definitions, found)
+        if words := _words(command):
+            some = "|".join(words)
+            named = rf"^(?:(?:{_KINDS})\s+)*\w*(?:{some})\w*\s*[:=]|^\s*\"\w*(?:{some})\w*\"\s*:"
+            pieces += [
+                f"{path}:{number}: {text}" for path, number, text in _found(await self._search(named, loose=True))
+            ]
+        if pieces:
+            return ["\n".join(["Named in the task:", *dict.fromkeys(pieces[:_MOST_DEFINITIONS])])]
+        return await asyncio.to_thread(self._overview) if _QUESTION.search(command.strip()) else []
 
-    def _definitions(self, found: str) -> str:
+    def _overview(self) -> list[str]:
+        """The beginning of the README, for a question that names nothing in the code: it is about the whole."""
+        name = self._readme()
+        try:
+            text = (self._context.root / name).read_text(errors="replace") if name else ""
+        except OSError:
+            return []
+        return [f"{name} begins:\n{text[:_OVERVIEW_CHARS].strip()}"] if text.strip() else []
+
+    async def _search(self, pattern: str, *, loose: bool = False) -> str:
+        """What the tool `search` finds; empty for nothing. `loose`: in upper or lower case."""
+        try:
+            output = await search.tool.run({"pattern": pattern, "ignore_case": loose}, self._context)
+        except ToolError:
+            return ""
+        return "" if output.summary.startswith("no matches") else output.text
+
+    def _definitions(self, found: str) -> list[str]:
         """What a search for definitions found, with the source where it can be told."""
         pieces: list[str] = []
-        path = ""
-        for line in found.splitlines():
-            if match := _FOUND.fullmatch(line):
-                path = match[1] or path
-                source = definition_at(self._context.root, path, int(match[2]))
-                if len(pieces) < _MOST_FUNCTIONS and source is not None:
-                    called = code_called(self._context.root, path, source.first) if is_test(path) else []
-                    for each in (source, *called[:_MOST_FUNCTIONS]):
-                        self._remember(each)
-                        pieces.append(_shown(each))
-                else:
-                    pieces.append(f"{path}:{match[2]}: {match[3]}")
-            elif line.endswith(":"):
-                path = line[:-1]
-        return "\n".join(["Named in the task:", *pieces[:_MOST_DEFINITIONS]]) if pieces else ""
+        for path, number, text in _found(found):
+            source = definition_at(self._context.root, path, number)
+            if len(pieces) >= _MOST_FUNCTIONS or source is None:
+                pieces.append(f"{path}:{number}: {text}")
+                continue
+            called = code_called(self._context.root, path, source.first) if is_test(path) else []
+            for each in (source, *called[:_MOST_FUNCTIONS]):
+                self._remember(each)
+                pieces.append(_shown(each))
+        return pieces
 
     def veto(self, call: ToolCall) -> int | None:
         """Where an edit that is sure to be refused must come out otherwise: from the argument on that is to blame."""
@@ -105,16 +185,41 @@ class Coach:
     async def question(self, name: str, arguments: Mapping[str, Any]) -> str | None:
         """What to ask the model instead of running the call; None to run it."""
         path = arguments.get("path", "")
+        if name == "edit" and (lost := await self._still_used(arguments["old"], arguments["new"])):
+            return lost
         if name != "edit" or not is_test(path) or _only_adds(arguments["old"], arguments["new"]):
             return None
         turn = self._turn
         if not (self._context.root / path).exists():
             return None
-        if (turn.changed and turn.failed is None) or not self._first(f"test:{path}"):
+        if arguments["new"].count("assert") < arguments["old"].count("assert"):
+            asked = (
+                f"test:{path}:{arguments['old']}"  # each time: a test is not made to pass by taking out what it says
+            )
+        elif turn.changed and turn.failed is None:
+            return None
+        else:
+            asked = f"test:{path}"
+        if not self._first(asked):
             return None
         tested = await asyncio.to_thread(tested_files, self._context.root, path)
         where = f" It tests {' and '.join(tested)}: read and edit that." if tested else ""
         return f"Not done yet: {path} is a test.{where} Send this edit again only if the test itself is wrong."
+
+    async def _still_used(self, old: str, new: str) -> str | None:
+        """A question about a definition that an edit replaces by another one while it is still used."""
+        before, after = _DEFINED.findall(old), _DEFINED.findall(new)
+        for name in before if len(after) >= len(before) else ():
+            if name in after or not self._first(f"lost:{name}"):
+                continue
+            users = [path for path, _, text in _found(await self._search(rf"\b{name}\b")) if text.strip() not in old]
+            if users:
+                where = " and ".join(list(dict.fromkeys(users))[:2])
+                return (
+                    f"Not done yet: this would remove {name}, which is used in {where}. To add something new, leave "
+                    "`old` empty: `new` goes to the end of the file. To rename it, send this edit again."
+                )
+        return None
 
     async def hint(self, name: str, arguments: Mapping[str, Any], output: ToolOutput) -> str:
         """What to add to the call's result; empty for nothing."""
@@ -135,18 +240,31 @@ class Coach:
             self._turn.failed = message.partition("\n")[0]
 
     def objection(self) -> str | None:
-        """Why the turn should not end yet; None when it may. Each reason is given once in a turn."""
+        """Why the turn should not end yet; None when it may. With the task, which small models lose sight of.
+
+        Each reason is given once in a turn, but that nothing was changed as long as it is so.
+        """
+        reason = next((reason for name, reason in self._reasons() if self._first(name)), None)
+        self._turn.objections += 1
+        if self._turn.objections > _MOST_OBJECTIONS:
+            return None
+        return None if reason is None else f"{reason}\nThe task was: {self._turn.command[:_TASK_CHARS]}"
+
+    def _reasons(self) -> Iterator[tuple[str, str]]:
         turn = self._turn
         is_question = _QUESTION.search(turn.command.strip()) is not None
-        if not turn.looked and self._first("looked"):
-            return "You have not looked at any file yet. Search or read first, then answer."
-        if turn.failed is not None and not is_question and self._first("failed"):
-            return f"This is not done: {turn.failed} Read the code and make the right edit."
-        if not is_question and not turn.changed and not turn.ran_command and self._first("changed"):
-            return "No file was changed. If the task asks for a change, make it with edit; otherwise answer again."
-        if turn.untested and self._has_tests() and self._first("tests"):
-            return "The tests were not run after the last change. Run them, then answer."
-        return None
+        if not turn.looked:
+            yield "looked", f"You have not looked at any file yet. Read {self._readme() or 'or search'}, then answer."
+        if is_question:
+            return
+        if turn.files is not None and self._files() == turn.files:
+            yield f"changed {turn.objections}", "Not done: no file was changed. Make the change with edit, then answer."
+        if turn.failed is not None:
+            yield "failed", f"Not done: {turn.failed} Read the code and make the right edit."
+        if turn.untested and self._has_tests():
+            yield "tests", "The tests were not run after the last change. Run them, then answer."
+        if _WANTS_TEST.search(turn.command) and not any(is_test(path) for path in turn.changed):
+            yield "new test", "Not done: no test was added. Read a test file and add the test there with edit."
 
     async def _after_read(self, path: str) -> str:
         self._turn.looked = True
@@ -159,17 +277,11 @@ class Coach:
         if not output.summary.startswith("no matches"):
             self._turn.looked = True
             return ""
-        words = list(dict.fromkeys(word.lower() for word in _WORD.findall(pattern)))[:_MOST_WORDS]
-        if not words:
-            return ""
-        try:
-            loose = await search.tool.run({"pattern": "|".join(words), "ignore_case": True}, self._context)
-        except ToolError:
-            return ""
-        if loose.summary.startswith("no matches"):
-            return "Read a file that may hold it."
-        self._turn.looked = True
-        return f"Lines with {' or '.join(words)}:\n{loose.text}"
+        for words in (_words(pattern), _words(self._turn.command)):
+            if words and (found := await self._search("|".join(words), loose=True)):
+                lines = [f"{path}:{number}: {text}" for path, number, text in _found(found)][:_MOST_LOOSE]
+                return "\n".join([f"Lines with {' or '.join(words)}:", *lines])
+        return f"Read {self._readme() or 'a file that may hold it'}."
 
     def _after_change(self, path: str) -> None:
         turn = self._turn
@@ -179,7 +291,7 @@ class Coach:
 
     async def _after_shell(self, command: str, output: ToolOutput) -> str:
         turn = self._turn
-        turn.looked = turn.ran_command = True
+        turn.looked = True
         if not output.summary.startswith("exit 0") and (wrong := await asyncio.to_thread(self._wrong_path, command)):
             return wrong
         if _TEST_RUN.search(command) is None:
@@ -193,6 +305,10 @@ class Coach:
         for source in found:
             self._remember(source)
         return "\n".join(["The code under test:", *map(_shown, found)]) if found else ""
+
+    def _readme(self) -> str | None:
+        """The file that says what the project is, if there is one at the top."""
+        return next((path for path in list_files(self._context.root).paths if path.lower().startswith("readme")), None)
 
     def _wrong_path(self, command: str) -> str:
         """The right path for one in `command` that does not exist while a file of the same name does."""
@@ -215,6 +331,20 @@ class Coach:
         if self._context.seen.get(path) is None:
             self._context.seen[path], self._context.shown[path] = current, [Page(source.first, source.last)]
 
+    def _files(self) -> Mapping[str, tuple[int, int]] | None:
+        """Time and size of each file, to tell whether any was changed; None for a repository that is too large."""
+        paths = list_files(self._context.root).paths
+        if len(paths) > _MOST_FILES:
+            return None
+        stats = {}
+        for path in paths:
+            try:
+                stat = (self._context.root / path).stat()
+            except OSError:
+                continue
+            stats[path] = (stat.st_mtime_ns, stat.st_size)
+        return stats
+
     def _has_tests(self) -> bool:
         return any(is_test(path) for path in list_files(self._context.root).paths)
 
@@ -235,3 +365,19 @@ def _shown(source: Source) -> str:
     lines = source.text.split("\n")
     cut = ["[…]"] if len(lines) > _MOST_LINES else []
     return "\n".join([f"{source.path}, lines {source.first}-{source.last}:", *lines[:_MOST_LINES], *cut])
+
+
+def _words(text: str) -> list[str]:
+    """The words of `text` that may tell where to look, in lower case."""
+    return [word for word in dict.fromkeys(_WORD.findall(text.lower())) if word not in _COMMON][:_MOST_WORDS]
+
+
+def _found(text: str) -> Iterator[tuple[str, int, str]]:
+    """Path, line and text of each line that the tool `search` found."""
+    path = ""
+    for line in text.splitlines():
+        if match := _FOUND.fullmatch(line):
+            path = match[1] or path
+            yield path, int(match[2]), match[3]
+        elif line.endswith(":"):
+            path = line[:-1]

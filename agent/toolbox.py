@@ -62,7 +62,8 @@ class Toolbox:
 
     async def begin(self, command: str) -> list[str]:
         """A new turn begins; notices to go with the command."""
-        return [] if self._coach is None else await self._coach.begin(command)
+        notices = [] if self._coach is None else await self._coach.begin(command)
+        return [clean_text(self._redact(notice)) for notice in notices]
 
     def objection(self) -> str | None:
         """Why the model should not end the turn yet, as the coach of small models sees it; None when it may."""
@@ -137,7 +138,7 @@ class Toolbox:
             return self._failure(call, str(error))
         except OSError as error:  # a file that is in the way of any tool's work is the model's to get around
             return self._failure(call, f"{error.strerror or error}.")
-        self._emit(events.ToolStarted(call.id, call.name, call.arguments, self._redact(access.summary)))
+        self._emit(events.ToolStarted(call.id, call.name, self._redact(call.arguments), self._redact(access.summary)))
         refusal = await self._gate.refusal(access)
         if refusal is not None:
             return ToolOutput(refusal, f"refused: {refusal}", is_error=True)

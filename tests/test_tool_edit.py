@@ -67,15 +67,34 @@ async def test_an_edited_file_is_sent_again_when_it_is_read(context):
     assert (await call("read", context, path="a.txt")).text == "2\n"
 
 
+class TestAtTheEnd:
+    """An empty `old`."""
+
+    async def test_new_text_goes_behind_the_old(self, context):
+        path = await put(context, "def a():\n    pass\n", "a.py")
+        await call("edit", context, path="a.py", old="", new="def b():\n    pass")
+        assert path.read_text() == "def a():\n    pass\n\n\ndef b():\n    pass\n"
+
+    async def test_the_whole_file_with_additions_takes_its_place(self, context):
+        path = await put(context, "one\ntwo\n")
+        await call("edit", context, path="a.txt", old="", new="one\nand a half\ntwo\nthree\n")
+        assert path.read_text() == "one\nand a half\ntwo\nthree\n"
+
+    async def test_line_ends_are_kept(self, context):
+        path = await put(context, "one\r\ntwo\r\n")
+        await call("edit", context, path="a.txt", old="", new="three")
+        assert path.read_bytes() == b"one\r\ntwo\r\n\r\n\r\nthree\r\n"
+
+    async def test_a_new_file_is_made(self, context):
+        await call("edit", context, path="new/a.txt", old="", new="one\n")
+        assert (context.root / "new/a.txt").read_text() == "one\n"
+
+
 class TestRefused:
     async def test_old_equal_to_new(self, context):
         await put(context, PRICE, "price.py")
         assert "are the same" in await refused(context, path="price.py", old="tax", new="tax")
         assert "are the same" in await refused(context, path="price.py", old="tax\r\n", new="tax\n")
-
-    async def test_an_empty_old(self, context):
-        await put(context, PRICE)
-        assert "`old` is empty" in await refused(context, path="a.txt", old="", new="x")
 
     async def test_a_file_that_changed_on_disk_since_it_was_read(self, context):
         path = await put(context, "one\n")

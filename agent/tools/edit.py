@@ -35,7 +35,7 @@ _SPEC: Final = ToolSpec(
 )
 _COMPACT: Final = ToolSpec(
     "edit",
-    "Replace text in a file. `old`: copied exactly from the file; empty for a new file. `new`: the changed text.",
+    "Replace text in a file. `old`: copied exactly from the file; empty to add `new` at the end or make a new file.",
     """{"type":"object","properties":{"path":{"type":"string"},\
 "old":{"type":"string"},"new":{"type":"string"}},\
 "required":["path","old","new"],"additionalProperties":false}""",
@@ -48,9 +48,6 @@ class _Edit:
 
     def access(self, arguments: Mapping[str, Any], context: ToolContext) -> Access:
         path = resolve(arguments["path"], context)
-        if not arguments["old"] and os.path.exists(path):  # unlike Path.exists, never an OSError
-            name = show(path, context.root)
-            raise ToolError(f"{name} exists, and `old` is empty. Copy the text to replace from the file into `old`.")
         if _lf(arguments["old"]) == _lf(arguments["new"]):
             raise ToolError(
                 "`old` and `new` are the same, so nothing would change. `new` must be the changed text.", argument="new"
@@ -62,7 +59,7 @@ class _Edit:
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         path = resolve(arguments["path"], context)
-        if not arguments["old"]:
+        if not arguments["old"] and not await asyncio.to_thread(os.path.exists, path):
             return await write.run({"path": arguments["path"], "content": arguments["new"]}, context)
         plan = await asyncio.to_thread(_plan, path, arguments, context)
         # From here to the end nothing is awaited: a cancelled edit has happened completely or not at all.
@@ -77,8 +74,9 @@ tool: Tool = _Edit()
 def check(arguments: Mapping[str, Any], context: ToolContext) -> None:
     """Raises the ToolError that the edit would end with as things stand. Changes nothing."""
     tool.access(arguments, context)
-    if arguments["old"]:
-        _plan(resolve(arguments["path"], context), arguments, context)
+    path = resolve(arguments["path"], context)
+    if arguments["old"] or os.path.exists(path):
+        _plan(path, arguments, context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +98,25 @@ def _plan(path: Path, arguments: Mapping[str, Any], context: ToolContext) -> _Pl
     if known is not None and known != file.digest:
         raise ToolError(f"{name} has changed on disk since you read it. Read it again before you edit it.")
     old, new, every = _lf(arguments["old"]), _lf(arguments["new"]), bool(arguments.get("all", False))
-    matches = _matches(file, name, old, new, every, tolerant=known is not None)
+    if old:
+        matches = _matches(file, name, old, new, every, tolerant=known is not None)
+    else:
+        matches = [_at_the_end(file.view, new)]
     after, lines = _apply(file, matches)
     if after == file.text:
         raise ToolError(f"{name} has this text already, so nothing would change.")
     _refuse_broken_syntax(file, name, after)
     return _Plan(file, name, file.encode(after), _report(name, matches, lines))
+
+
+def _at_the_end(text: str, new: str) -> Match:
+    """`new` behind the text, or in its place if it holds all of its lines and more."""
+    rest = iter(new.split("\n"))
+    if text.strip() and all(line in rest for line in text.rstrip("\n").split("\n")):
+        return Match(0, len(text), text, new)
+    end = "" if not text or text.endswith("\n") else "\n"
+    lead = new[: len(new) - len(new.lstrip("\n"))] or ("\n\n" if text.strip() else "")
+    return Match(len(text), len(text), "", f"{end}{lead}{new.strip(chr(10))}\n")
 
 
 def _matches(file: TextFile, name: str, old: str, new: str, every: bool, *, tolerant: bool) -> list[Match]:

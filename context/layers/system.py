@@ -62,7 +62,9 @@ def _worked_example() -> list[Block]:
         *_step("ex1", "shell", test, failure),
         *_step("ex2", "edit", fix, "price.py: 1 replacement at line 8"),
         *_step("ex3", "shell", test, "1 passed in 0.01s"),
-        _block(Role.ASSISTANT, Text("`total` subtracted the tax; it now adds it (price.py:8). tests/test_price.py passes.")),
+        _block(
+            Role.ASSISTANT, Text("`total` subtracted the tax; it now adds it (price.py:8). tests/test_price.py passes.")
+        ),
         _block(Role.USER, Text("Our mail address is now help@example.net. Correct it everywhere.")),
         *_step(
             "ex4",
