@@ -9,7 +9,7 @@ from typing import Final
 
 from agent import events
 from agent.clock import Clock
-from agent.ledger import CallOutcome
+from agent.ledger_rows import CallOutcome
 from agent.retry import wait_before_retry
 from agent.session import Session
 from agent.speed import decode_tps

@@ -90,6 +90,7 @@ _MOST_DEFINITIONS: Final = 6
 _FOUND: Final = re.compile(r"(?:(\S[^:]*):)?(\d+): (.*)")
 _DEFINED: Final = re.compile(r"^\s*(?:async\s+)?(?:def|class|function|fn|func)\s+(\w+)", re.MULTILINE)
 _OVERVIEW_CHARS: Final = 1_500
+_FAILS: Final = re.compile(r"\bfail(?:s|ed|ing|ure|ures)?\b", re.IGNORECASE)
 _WANTS_TEST: Final = re.compile(r"\b(?:add|write)\b[^.?!]*\btests?\b", re.IGNORECASE)
 _TASK_CHARS: Final = 500
 _MOST_OBJECTIONS: Final = 3
@@ -107,6 +108,7 @@ class _Turn:
     files: Mapping[str, tuple[int, int]] | None = None  # as they were
     looked: bool = False  # a file or a match was seen, or a command ran
     changed: set[str] = field(default_factory=set)
+    ran_tests: bool = False
     untested: bool = False  # code was changed after the last test run
     failed: str | None = None  # why the last edit or test run failed
     objections: int = 0
@@ -185,8 +187,13 @@ class Coach:
     async def question(self, name: str, arguments: Mapping[str, Any]) -> str | None:
         """What to ask the model instead of running the call; None to run it."""
         path = arguments.get("path", "")
-        if name == "edit" and (lost := await self._still_used(arguments["old"], arguments["new"])):
-            return lost
+        if name == "edit":
+            if _FAILS.search(self._turn.command) and not self._turn.ran_tests and self._first("reproduce"):
+                return "Not done yet: you have not seen it fail. Run the test first."
+            if doubt := self._repeats(path, arguments["old"], arguments["new"]):
+                return doubt
+            if doubt := await self._still_used(arguments["old"], arguments["new"]):
+                return doubt
         if name != "edit" or not is_test(path) or _only_adds(arguments["old"], arguments["new"]):
             return None
         turn = self._turn
@@ -205,6 +212,23 @@ class Coach:
         tested = await asyncio.to_thread(tested_files, self._context.root, path)
         where = f" It tests {' and '.join(tested)}: read and edit that." if tested else ""
         return f"Not done yet: {path} is a test.{where} Send this edit again only if the test itself is wrong."
+
+    def _repeats(self, path: str, old: str, new: str) -> str | None:
+        """A question about new text that ends with lines which stand behind the old text already."""
+        try:
+            before, found, behind = (self._context.root / path).read_text().partition(old)
+        except (OSError, UnicodeDecodeError):
+            return None
+        lines = [line.strip() for line in new.splitlines()[len(old.splitlines()) :] if line.strip()]
+        following = [line.strip() for line in behind.splitlines() if line.strip()][: len(lines) + 2]
+        if not old or not found or len(lines) < 2 or not all(line in following for line in lines[-2:]):
+            return None
+        if not self._first(f"repeats:{path}:{old}"):
+            return None
+        return (
+            f"Not done yet: `{lines[-1]}` and the line before it stand behind `old` in {path} already and would be there "
+            "twice. Change only the line that is wrong, or send this edit again."
+        )
 
     async def _still_used(self, old: str, new: str) -> str | None:
         """A question about a definition that an edit replaces by another one while it is still used."""
@@ -296,6 +320,7 @@ class Coach:
             return wrong
         if _TEST_RUN.search(command) is None:
             return ""
+        turn.ran_tests = True
         turn.untested = False
         if output.summary.startswith("exit 0"):
             turn.failed = None

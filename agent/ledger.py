@@ -7,15 +7,12 @@ Several agents may use the same file at once; two on the same session are told a
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from decimal import Decimal
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
 from agent.database import Database, LedgerError
-from backends.base import Usage
+from agent.ledger_rows import CallOutcome, CallRow, SessionRow, ToolRun, call_row, readable, session_row
 from context.block import Block, ToolResult
 from context.breakpoints import Marker
 from context.canonical import canonical_json
@@ -28,60 +25,6 @@ _FORMAT: Final = 1
 
 class SessionBusyError(LedgerError):
     """Another process has appended to the same session."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRow:
-    id: str
-    created: float
-    directory: str
-    title: str
-    told: str
-
-
-@dataclass(frozen=True, slots=True)
-class CallRow:
-    """One request, as it stands in the ledger. Times in seconds, `cost_usd` in USD; None: unknown."""
-
-    id: int
-    session: str
-    number: int
-    model: str
-    dialect: str
-    started: float
-    blocks: int
-    prompt: str
-    estimate: int | None
-    status: str
-    stop: str | None
-    response: str | None
-    usage: Usage
-    cost_usd: Decimal | None
-    price: str | None
-    ttft_s: float | None
-    duration_s: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class CallOutcome:
-    """What is known of a call when it ends. `status`: done, failed or interrupted."""
-
-    status: str
-    usage: Usage
-    cost_usd: Decimal | None = None
-    price: str | None = None
-    stop: str | None = None
-    response: str | None = None
-    ttft_s: float | None = None
-    duration_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ToolRun:
-    """`result` None: the tool was started and never finished."""
-
-    tool_call: str
-    result: ToolResult | None
 
 
 class Ledger:
@@ -120,7 +63,7 @@ class Ledger:
 
     def session(self, session_id: str) -> SessionRow | None:
         rows = self._database.rows("SELECT * FROM session WHERE id = ?", session_id)
-        return _session(rows[0]) if rows else None
+        return session_row(rows[0]) if rows else None
 
     def sessions(self, directory: str | None = None) -> list[SessionRow]:
         """All sessions, newest first; with `directory`, those that were started there."""
@@ -129,7 +72,7 @@ class Ledger:
             directory,
             directory,
         )
-        return [_session(row) for row in rows]
+        return [session_row(row) for row in rows]
 
     def last_used(self, directory: str) -> SessionRow | None:
         """The session of `directory` that was used last."""
@@ -138,7 +81,7 @@ class Ledger:
             "ORDER BY max(s.created, coalesce(max(c.started), 0)) DESC, s.id DESC LIMIT 1",
             directory,
         )
-        return _session(rows[0]) if rows else None
+        return session_row(rows[0]) if rows else None
 
     def append(self, session_id: str, position: int, blocks: Iterable[Block], *, told: str | None = None) -> None:
         """Add `blocks` to the session's prompt, the first at `position`.
@@ -174,7 +117,7 @@ class Ledger:
             "WHERE e.session = ? ORDER BY e.position",
             session_id,
         )
-        with _readable(session_id):
+        with readable(session_id):
             blocks = [Block.from_json(json.loads(row["body"]), row["tokens"]) for row in rows]
             for row, block in zip(rows, blocks, strict=True):
                 if row["digest"] != block.digest:
@@ -183,7 +126,7 @@ class Ledger:
 
     def told(self, row: SessionRow) -> Environment:
         """The environment as the model of this session knows it."""
-        with _readable(row.id):
+        with readable(row.id):
             return Environment.from_json(row.told)
 
     # Calls
@@ -253,7 +196,7 @@ class Ledger:
     def calls(self, session_id: str) -> list[CallRow]:
         """The session's calls in order."""
         return [
-            _call(row)
+            call_row(row)
             for row in self._database.rows("SELECT * FROM call WHERE session = ? ORDER BY number", session_id)
         ]
 
@@ -265,7 +208,7 @@ class Ledger:
         rows = self._database.rows(
             "SELECT * FROM call WHERE session = ? AND fresh IS NOT NULL ORDER BY number DESC LIMIT 1", session_id
         )
-        return _call(rows[0]) if rows else None
+        return call_row(rows[0]) if rows else None
 
     def last_status(self, session_id: str) -> str | None:
         """How the session's last call ended; None before the first."""
@@ -357,53 +300,3 @@ class Ledger:
     def put(self, block_digest: str, dialect: str, wire: bytes) -> None:
         with self._database.transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO wire VALUES (?, ?, ?)", (block_digest, dialect, wire))
-
-
-@contextmanager
-def _readable(session_id: str) -> Iterator[None]:
-    """A row whose values make no sense (written by another release, or damaged) is one clear line."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
-        raise LedgerError(
-            f"Session {session_id} holds a row that this release cannot read ({error}). It was left as it is. "
-            "Start a new session, or upgrade keepwarm."
-        ) from error
-
-
-def _session(row: sqlite3.Row) -> SessionRow:
-    with _readable(str(row["id"])):
-        return SessionRow(row["id"], float(row["created"]), str(row["directory"]), str(row["title"]), row["told"])
-
-
-def _call(row: sqlite3.Row) -> CallRow:
-    def whole(name: str) -> int | None:
-        return None if row[name] is None else int(row[name])
-
-    def seconds(name: str) -> float | None:
-        return None if row[name] is None else float(row[name])
-
-    with _readable(str(row["session"])):
-        usage = Usage(
-            *(whole("fresh"), whole("cache_read"), whole("cache_write"), whole("cache_write_long")),
-            *(whole("output"), whole("reasoning")),
-        )
-        return CallRow(
-            id=row["id"],
-            session=row["session"],
-            number=row["number"],
-            model=row["model"],
-            dialect=row["dialect"],
-            started=float(row["started"]),
-            blocks=row["blocks"],
-            prompt=row["prompt"],
-            estimate=row["estimate"],
-            status=row["status"],
-            stop=row["stop"],
-            response=row["response"],
-            usage=usage,
-            cost_usd=None if row["cost_usd"] is None else Decimal(row["cost_usd"]),
-            price=row["price"],
-            ttft_s=seconds("ttft_s"),
-            duration_s=seconds("duration_s"),
-        )

@@ -16,7 +16,8 @@ from agent.config import Folders, Settings
 from agent.errors import FAILED, INTERRUPTED, LIMIT, USAGE, UserError
 from agent.events import TurnEnd
 from agent.gate import Asker, ModeGate
-from agent.ledger import Ledger, SessionRow
+from agent.ledger import Ledger
+from agent.ledger_rows import SessionRow
 from agent.loop import Limits, Loop
 from agent.permissions import Mode
 from agent.redact import Redactor

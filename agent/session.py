@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.database import LedgerError
-from agent.ledger import Ledger, SessionBusyError, SessionRow
+from agent.ledger import Ledger, SessionBusyError
+from agent.ledger_rows import SessionRow
 from context.block import Block, Role, Text, ToolResult
 from context.layers.history import CUT_REPLY, INTERRUPTED, reply_block, results_block
 from context.names import show_name

@@ -5,7 +5,7 @@ from decimal import Decimal
 from statistics import median
 from typing import Any
 
-from agent.ledger import CallRow, SessionRow
+from agent.ledger_rows import CallRow, SessionRow
 from agent.reports.console import report_console
 from agent.reports.totals import Totals, hit_rate, money, percent, tokens, total_of
 from agent.speed import decode_tps

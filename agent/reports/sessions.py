@@ -3,7 +3,8 @@
 from datetime import datetime
 from typing import Any
 
-from agent.ledger import Ledger, SessionRow
+from agent.ledger import Ledger
+from agent.ledger_rows import SessionRow
 from agent.reports.console import report_console
 from agent.reports.totals import Totals, money, percent, total_of
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from agent.ledger import CallRow
+from agent.ledger_rows import CallRow
 from backends.base import Usage
 
 
