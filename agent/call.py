@@ -83,6 +83,7 @@ class Caller:
         self._clock = clock
         self._random = random
         self._veto = veto
+        self._counts = False
         self._scale = session.ledger.scale(backend.name) or Scale(backend.capabilities.token_scale)
 
     async def call(self, bill: Bill) -> Reply:
@@ -111,7 +112,7 @@ class Caller:
         request = Request(
             session.prompt, markers, previous_response=last.response if last and same_model else None, veto=self._veto
         )
-        estimate = self._scale.estimate(session.prompt.tokens)
+        estimate = self._scale.estimate(session.prompt.tokens) if self._counts else None
         call_id, self._number = ledger.begin_call(
             session.id,
             model=self._backend.name,
@@ -127,7 +128,12 @@ class Caller:
         def settle(status: str, reply: Block | None = None) -> CallOutcome:
             outcome = self._outcome(status, stream)
             place = (session.id, session.prompt.length, reply) if reply is not None else None
-            ledger.finish_call(call_id, outcome, reply=place, keep_draft=status != "done")
+            counted: list[Block] = []
+            if status == "done":  # the tokenizer is loaded behind the first reply, not ahead of the first request
+                self._counts = True
+                outcome = replace(outcome, estimate=self._scale.estimate(request.prompt.tokens))
+                counted = request.prompt.since(last.blocks if last is not None else 0)
+            ledger.finish_call(call_id, outcome, reply=place, keep_draft=status != "done", counted=counted)
             bill.add(outcome)
             return outcome
 

@@ -97,7 +97,7 @@ class Ledger:
         for offset, block in enumerate(blocks):
             connection.execute(
                 "INSERT OR IGNORE INTO block VALUES (?, ?, ?)",
-                (block.digest, canonical_json(block.to_json()), block.tokens),
+                (block.digest, canonical_json(block.to_json()), block.known_tokens),
             )
             try:
                 connection.execute("INSERT INTO entry VALUES (?, ?, ?)", (session_id, position + offset, block.digest))
@@ -172,20 +172,29 @@ class Ledger:
         *,
         reply: tuple[str, int, Block] | None = None,
         keep_draft: bool = False,
+        counted: Iterable[Block] = (),
     ) -> None:
-        """Complete a call. In the same transaction, append its `reply` (session, position, block), drop its draft."""
+        """Complete a call, and note the tokens of blocks that were `counted` meanwhile.
+
+        In the same transaction, append its `reply` (session, position, block) and drop its draft.
+        """
         usage, cost = outcome.usage, outcome.cost_usd
         with self._database.transaction() as connection:
             connection.execute(
-                "UPDATE call SET status = ?, stop = ?, response = ?, fresh = ?, cache_read = ?, cache_write = ?, "
+                "UPDATE call SET status = ?, stop = ?, response = ?, "
+                "estimate = coalesce(?, estimate), fresh = ?, cache_read = ?, cache_write = ?, "
                 "cache_write_long = ?, output = ?, reasoning = ?, cost_usd = ?, price = ?, ttft_s = ?, duration_s = ? "
                 "WHERE id = ?",
                 (
-                    *(outcome.status, outcome.stop, outcome.response),
+                    *(outcome.status, outcome.stop, outcome.response, outcome.estimate),
                     *(usage.fresh, usage.cache_read, usage.cache_write, usage.cache_write_long),
                     *(usage.output, usage.reasoning, None if cost is None else str(cost), outcome.price),
                     *(outcome.ttft_s, outcome.duration_s, call_id),
                 ),
+            )
+            connection.executemany(
+                "UPDATE block SET tokens = ? WHERE digest = ? AND tokens IS NULL",
+                [(block.known_tokens, block.digest) for block in counted],
             )
             if reply is not None:
                 session_id, position, block = reply

@@ -55,6 +55,7 @@ class CallOutcome:
     response: str | None = None
     ttft_s: float | None = None
     duration_s: float | None = None
+    estimate: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ CREATE TABLE session (
 CREATE TABLE block (
     digest     TEXT PRIMARY KEY,
     body       TEXT NOT NULL,           -- canonical JSON (context.block)
-    tokens     INTEGER NOT NULL         -- o200k_base estimate
+    tokens     INTEGER                  -- o200k_base estimate; NULL until it is counted
 );
 
 -- The append-only prompt of a session.

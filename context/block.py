@@ -86,21 +86,42 @@ Part = Text | ToolSpec | ToolCall | ToolResult | Opaque
 
 @dataclass(frozen=True)
 class Block:
-    """One message of a prompt.
+    """One message of a prompt. Two blocks are equal when their digests are.
 
-    `tokens` is an estimate in o200k_base tokens, counted once when the block is made (see `context.tokens`); it is
-    not part of the block's identity. Two blocks are equal when their digests are.
+    `counted` is the token count if it is known already; it is not part of the block's identity.
     """
 
     layer: Layer
     role: Role
     parts: tuple[Part, ...]
-    tokens: int
+    counted: int | None = None
 
     @classmethod
-    def make(cls, layer: Layer, role: Role, parts: Iterable[Part], tokens: int) -> "Block":
+    def make(cls, layer: Layer, role: Role, parts: Iterable[Part], counted: int | None = None) -> "Block":
         """A block with its text made safe for every wire format (no lone surrogates)."""
-        return cls(layer, role, tuple(_clean(part) for part in parts), tokens)
+        return cls(layer, role, tuple(_clean(part) for part in parts), counted)
+
+    @cached_property
+    def tokens(self) -> int:
+        """Estimate in o200k_base tokens, counted at the first look and once in the block's life (`context.tokens`).
+
+        Not when the block is made: the tokenizer takes a third of a second to load, and the first request must not
+        wait for it.
+        """
+        from context.tokens import count_parts
+
+        return count_parts(self.parts) if self.counted is None else self.counted
+
+    @property
+    def known_tokens(self) -> int | None:
+        """`tokens` if they have been counted."""
+        known: int | None = self.__dict__.get("tokens", self.counted)
+        return known
+
+    @cached_property
+    def characters(self) -> int:
+        """Length of all that is sent, in characters (of opaque parts, in bytes)."""
+        return sum(_length(part) for part in self.parts)
 
     @cached_property
     def digest(self) -> str:
@@ -116,10 +137,10 @@ class Block:
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any], tokens: int) -> "Block":
+    def from_json(cls, data: Mapping[str, Any], counted: int | None) -> "Block":
         """Inverse of `to_json`. Raises KeyError or ValueError for anything else."""
         parts = tuple(_part_from_json(part) for part in data["parts"])
-        return cls(Layer(data["layer"]), Role(data["role"]), parts, tokens)
+        return cls(Layer(data["layer"]), Role(data["role"]), parts, counted)
 
     @property
     def text(self) -> str:
@@ -139,6 +160,20 @@ class Block:
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+
+def _length(part: Part) -> int:
+    match part:
+        case Text(text) | ToolResult(text=text):
+            return len(text)
+        case ToolCall(_, name, arguments):
+            return len(name) + len(arguments)
+        case ToolSpec(name, description, parameters):
+            return len(name) + len(description) + len(parameters)
+        case Opaque(_, data):
+            return len(data)
+        case _:
+            assert_never(part)
 
 
 def _clean(part: Part) -> Part:

@@ -18,22 +18,23 @@ class LayerOrderError(ValueError):
 
 
 class Prompt:
-    """`length` in blocks, `tokens` the sum of the blocks' estimates, `digest` over all blocks in order.
+    """`length` in blocks, `characters` the sum of the blocks', `digest` over all blocks in order.
 
     Start from `Prompt.empty()`.
     """
 
-    __slots__ = ("_heads", "block", "digest", "length", "parent", "tokens")
+    __slots__ = ("_heads", "_tokens", "block", "characters", "digest", "length", "parent")
 
     def __init__(self, parent: "Prompt | None", block: Block | None) -> None:
         self.parent: Final = parent
         self.block: Final = block
         if parent is None or block is None:
-            self.length, self.tokens, self.digest = 0, 0, digest(b"empty prompt")
+            self.length, self.characters, self.digest = 0, 0, digest(b"empty prompt")
         else:
             self.length = parent.length + 1
-            self.tokens = parent.tokens + block.tokens
+            self.characters = parent.characters + block.characters
             self.digest = digest(parent.digest.encode(), block.digest.encode())
+        self._tokens: int | None = None
         # The prefixes that end with SYSTEM and with PROJECT, carried along so that finding them is O(1) in a prompt
         # of any length.
         system, project = parent._heads if parent is not None else (self, self)
@@ -103,6 +104,20 @@ class Prompt:
             return layer
         return Layer.HISTORY if index < sent else Layer.COMMAND
 
+    @property
+    def tokens(self) -> int:
+        """Sum of the blocks' estimates. Each block is counted at the first look: O(blocks added since the last one)."""
+        uncounted: list[Prompt] = []
+        prompt = self
+        while prompt._tokens is None and prompt.parent is not None:
+            uncounted.append(prompt)
+            prompt = prompt.parent
+        total = prompt._tokens or 0
+        for node in reversed(uncounted):
+            total += node.block.tokens if node.block is not None else 0
+            node._tokens = total
+        return total
+
     def head(self, layer: Literal[Layer.SYSTEM, Layer.PROJECT]) -> "Prompt":
         """The prefix that ends with `layer`: its blocks and those of more stable layers. O(1)."""
         return self._heads[0 if layer is Layer.SYSTEM else 1]
@@ -114,4 +129,4 @@ class Prompt:
         return self.length
 
     def __repr__(self) -> str:
-        return f"<Prompt {self.length} blocks, ~{self.tokens} tokens, {self.digest[:12]}>"
+        return f"<Prompt {self.length} blocks, {self.characters} characters, {self.digest[:12]}>"

@@ -9,7 +9,7 @@ from context.prompt import Prompt
 
 
 def block(layer: Layer, tokens: int = 2000) -> Block:
-    return Block.make(layer, Role.USER, [Text(f"{layer} {tokens}")], tokens)
+    return Block.make(layer, Role.USER, [Text("word" * tokens)])
 
 
 def conversation(turns: int, tokens: int = 2000) -> Prompt:

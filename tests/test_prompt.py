@@ -75,6 +75,14 @@ def test_appending_leaves_the_prompt_as_it_was() -> None:
     assert fork.at(1).digest == base.digest
 
 
+def test_tokens_are_counted_at_the_first_look_and_once() -> None:
+    block = Block.make(Layer.COMMAND, Role.USER, [Text("hello world")])
+    assert block.known_tokens is None
+    prompt = Prompt.empty().append(block).append(user("x", tokens=7))
+    assert prompt.tokens == block.tokens + 7
+    assert block.known_tokens == block.tokens > 0
+
+
 def test_the_digest_depends_on_order() -> None:
     a, b = user("a"), user("b")
     assert Prompt.empty().extend([a, b]).digest != Prompt.empty().extend([b, a]).digest

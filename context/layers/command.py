@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from context.block import Block, Layer, Part, Role, Text
-from context.tokens import count_parts
 
 
 def command_block(command: str, notices: Sequence[str] = ()) -> Block:
@@ -25,4 +24,4 @@ def _notice(notices: Sequence[str]) -> str:
 
 
 def _block(parts: tuple[Part, ...]) -> Block:
-    return Block.make(Layer.COMMAND, Role.USER, parts, count_parts(parts))
+    return Block.make(Layer.COMMAND, Role.USER, parts)

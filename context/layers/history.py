@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from context.block import Block, Layer, Part, Role, Text, ToolCall, ToolResult
-from context.tokens import count_parts
 
 INTERRUPTED = (
     "Interrupted: this call was running when the program was stopped, and it may have taken effect. "
@@ -16,10 +15,10 @@ CUT_REPLY = "Your last reply was cut off when the program was stopped."
 def reply_block(parts: Iterable[Part]) -> Block:
     """An assistant message. Text parts without text are dropped: no provider takes them back."""
     kept = tuple(part for part in parts if not (isinstance(part, Text) and not part.text))
-    return Block.make(Layer.HISTORY, Role.ASSISTANT, kept, count_parts(kept))
+    return Block.make(Layer.HISTORY, Role.ASSISTANT, kept)
 
 
 def results_block(calls: Sequence[ToolCall], results: Mapping[str, ToolResult]) -> Block:
     """The answer to all `calls` of one reply, in their order. A call without a result is answered as not run."""
     parts = tuple(results.get(call.id) or ToolResult(call.id, NOT_RUN, is_error=True) for call in calls)
-    return Block.make(Layer.HISTORY, Role.USER, parts, count_parts(parts))
+    return Block.make(Layer.HISTORY, Role.USER, parts)

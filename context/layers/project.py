@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from context.block import Block, Layer, Role, Text
 from context.repo.files import Listing
 from context.repo.tree import render_tree
-from context.tokens import count_parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,4 +41,4 @@ def project_block(facts: ProjectFacts, tree_budget: int) -> Block:
         sections += ["", "The directory holds no files yet."]
     sections.append("</project>")
     parts = (Text("\n".join(sections)),)
-    return Block.make(Layer.PROJECT, Role.SYSTEM, parts, count_parts(parts))
+    return Block.make(Layer.PROJECT, Role.SYSTEM, parts)

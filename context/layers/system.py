@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from context.block import Block, Layer, Part, Role, Text, ToolCall, ToolResult, ToolSpec
-from context.tokens import count_parts
 
 CLOUD: Final = """\
 You are Keepwarm, a coding agent in a terminal. You work on the user's repository with the tools you have, until the task is done.
@@ -88,4 +87,4 @@ def _step(call: str, tool: str, arguments: str, result: str) -> tuple[Block, Blo
 
 
 def _block(role: Role, *parts: Part) -> Block:
-    return Block.make(Layer.SYSTEM, role, parts, count_parts(parts))
+    return Block.make(Layer.SYSTEM, role, parts)

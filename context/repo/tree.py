@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from context.names import show_name
-from context.tokens import count_tokens
 
 
 def render_tree(paths: Iterable[str], budget: int) -> str:
@@ -28,7 +27,7 @@ def render_tree(paths: Iterable[str], budget: int) -> str:
             children[parent].add(folder)
             folder = parent
     folders = sorted(set(files) | set(children))
-    cost = {folder: count_tokens(_line(folder, files[folder])) for folder in folders}
+    cost = {folder: _tokens(_line(folder, files[folder])) for folder in folders}
     total = sum(cost.values())
     open_children = {folder: len(children[folder]) for folder in folders}
     folded: dict[str, int] = {}  # folder → number of files below it
@@ -43,7 +42,7 @@ def render_tree(paths: Iterable[str], budget: int) -> str:
         parent = folder.rpartition("/")[0]
         name = _folded_name(folder, below)
         files[parent].append(name)
-        grown = count_tokens(name) + 1
+        grown = _tokens(name) + 1
         total += grown - cost[folder]
         cost[parent] += grown
         open_children[parent] -= 1
@@ -58,6 +57,11 @@ def render_tree(paths: Iterable[str], budget: int) -> str:
     if not leaves and total > budget:  # a single folder with more files than the budget holds
         text = _cut_lines(text, budget)
     return text
+
+
+def _tokens(text: str) -> int:
+    """Generous: names and paths have three to four characters a token, and a tokenizer takes its time to load."""
+    return -(-len(text) // 3)
 
 
 def _below(folded: dict[str, int], children: dict[str, set[str]]) -> set[str]:
@@ -92,7 +96,7 @@ def _cut_lines(text: str, budget: int) -> str:
     low, high = 0, len(names)
     while low < high:
         middle = (low + high + 1) // 2
-        if count_tokens(" ".join(names[:middle])) <= budget:
+        if _tokens(" ".join(names[:middle])) <= budget:
             low = middle
         else:
             high = middle - 1
