@@ -94,7 +94,6 @@ _FAILS: Final = re.compile(r"\bfail(?:s|ed|ing|ure|ures)?\b", re.IGNORECASE)
 _WANTS_TEST: Final = re.compile(r"\b(?:add|write)\b[^.?!]*\btests?\b", re.IGNORECASE)
 _TASK_CHARS: Final = 500
 _MOST_OBJECTIONS: Final = 3
-_MOST_FAILURES: Final = 6
 _QUESTION: Final = re.compile(
     r"\?\s*$|^(?:what|where|which|who|when|why|how|does|do|is|are|can|explain|describe|list|show|tell)\b", re.IGNORECASE
 )
@@ -107,13 +106,11 @@ class _Turn:
 
     command: str = ""
     files: Mapping[str, tuple[int, int]] | None = None  # as they were
-    states: set[str] = field(default_factory=set)  # digests of edited files, as they were before each edit
     looked: bool = False  # a file or a match was seen, or a command ran
     changed: set[str] = field(default_factory=set)
     ran_tests: bool = False
     untested: bool = False  # code was changed after the last test run
     failed: str | None = None  # why the last edit or test run failed
-    failures: int = 0  # test runs that failed after a change
     objections: int = 0
     asked: set[str] = field(default_factory=set)  # questions that were asked already
 
@@ -177,14 +174,11 @@ class Coach:
         return pieces
 
     def veto(self, call: ToolCall) -> int | None:
-        """Where an edit must come out otherwise that is sure to be refused, or that leads back to what the file was
-        before in this turn: from the argument on that is to blame.
-        """
+        """Where an edit that is sure to be refused must come out otherwise: from the argument on that is to blame."""
         if call.name != edit.tool.spec.name:
             return None
         try:
-            if edit.check(parse_arguments(edit.tool.spec, call.arguments), self._context) in self._turn.states:
-                return call.arguments.find('"new"')
+            edit.check(parse_arguments(edit.tool.spec, call.arguments), self._context)
         except ToolError as error:
             at = call.arguments.find(f'"{error.argument}"')
             return at if at >= 0 else None
@@ -194,9 +188,8 @@ class Coach:
         """What to ask the model instead of running the call; None to run it."""
         path = arguments.get("path", "")
         if name == "edit":
-            await asyncio.to_thread(self._note_state, path)
             if _FAILS.search(self._turn.command) and not self._turn.ran_tests and self._first("reproduce"):
-                return f"Not done yet: you have not seen it fail. Run all tests first{self._test_command()}."
+                return "Not done yet: you have not seen it fail. Run the test first."
             if doubt := self._repeats(path, arguments["old"], arguments["new"]):
                 return doubt
             if doubt := await self._still_used(arguments["old"], arguments["new"]):
@@ -223,7 +216,7 @@ class Coach:
     def _repeats(self, path: str, old: str, new: str) -> str | None:
         """A question about new text that ends with lines which stand behind the old text already."""
         try:
-            _, found, behind = (self._context.root / path).read_text().partition(old)
+            before, found, behind = (self._context.root / path).read_text().partition(old)
         except (OSError, UnicodeDecodeError):
             return None
         lines = [line.strip() for line in new.splitlines()[len(old.splitlines()) :] if line.strip()]
@@ -233,8 +226,8 @@ class Coach:
         if not self._first(f"repeats:{path}:{old}"):
             return None
         return (
-            f"Not done yet: `{lines[-1]}` and the line before it stand behind `old` in {path} already and would be "
-            "there twice. Change only the line that is wrong, or send this edit again."
+            f"Not done yet: `{lines[-1]}` and the line before it stand behind `old` in {path} already and would be there "
+            "twice. Change only the line that is wrong, or send this edit again."
         )
 
     async def _still_used(self, old: str, new: str) -> str | None:
@@ -283,8 +276,6 @@ class Coach:
 
     def _reasons(self) -> Iterator[tuple[str, str]]:
         turn = self._turn
-        if turn.failures >= _MOST_FAILURES:
-            return
         is_question = _QUESTION.search(turn.command.strip()) is not None
         if not turn.looked:
             yield "looked", f"You have not looked at any file yet. Read {self._readme() or 'or search'}, then answer."
@@ -335,18 +326,10 @@ class Coach:
             turn.failed = None
             return ""
         turn.failed = "the tests fail."
-        turn.failures += bool(turn.changed)
-        if turn.failures >= _MOST_FAILURES:
-            return f"{turn.failures} changes have not helped. Stop here: answer with what you tried and what fails."
         found = await asyncio.to_thread(failing_code, self._context.root, output.text, _MOST_FUNCTIONS)
         for source in found:
             self._remember(source)
         return "\n".join(["The code under test:", *map(_shown, found)]) if found else ""
-
-    def _test_command(self) -> str:
-        """How Python tests are run, to be told behind `run all tests`; empty where there are none."""
-        tests = (path for path in list_files(self._context.root).paths if path.endswith(".py") and is_test(path))
-        return ": python -m pytest -q" if any(tests) else ""
 
     def _readme(self) -> str | None:
         """The file that says what the project is, if there is one at the top."""
@@ -362,12 +345,6 @@ class Coach:
                 if len(same) == 1:
                     return f"There is no {name}, but {same[0]}."
         return ""
-
-    def _note_state(self, path: str) -> None:
-        try:
-            self._turn.states.add(digest((self._context.root / path).read_bytes()))
-        except OSError:
-            return  # a new file has no state to go back to
 
     def _remember(self, source: Source) -> None:
         """The model sees these lines now, as if it had read them."""

@@ -93,17 +93,10 @@ class TestVeto:
         assert coach.veto(ToolCall("1", "shell", '{"command":"old new"}')) is None
         assert (context.root / "price.py").read_text() == PRICE
 
-    async def test_an_edit_that_leads_back_to_an_earlier_state(self, coach: Coach, context: ToolContext) -> None:
-        there = {"path": "price.py", "old": "net - net", "new": "net + net"}
-        assert await coach.question("edit", there) is None
-        await do_edit(coach, context, **there)
-        assert coach.veto(edit_call(path="price.py", old="net + net", new="net - net")) is not None
-        assert coach.veto(edit_call(path="price.py", old="net + net", new="net * net")) is None
-
 
 class TestQuestion:
     async def test_the_test_instead_of_the_code_is_asked_about_once(self, coach: Coach) -> None:
-        await coach.begin("total is wrong")
+        await coach.begin("test_total fails")
         question = await coach.question("edit", CHANGED)
         assert question is not None
         assert "price.py" in question.replace("tests/test_price.py", "")
@@ -132,28 +125,6 @@ class TestQuestion:
         assert question is not None
         assert "tests/test_price.py" in question
         assert await coach.question("edit", replaced) is None  # a rename is sent again
-
-    async def test_a_failure_is_seen_before_it_is_mended(self, coach: Coach, context: ToolContext) -> None:
-        mended = {"path": "price.py", "old": "net - net", "new": "net + net"}
-        await coach.begin("test_total fails")
-        question = await coach.question("edit", mended)
-        assert question is not None
-        assert "python -m pytest" in question
-        await coach.begin("test_total fails")
-        await run(coach, context, "python -m pytest -q", "exit 1, 1 lines")
-        assert await coach.question("edit", mended) is None
-
-    async def test_lines_that_follow_are_not_doubled(self, coach: Coach, context: ToolContext) -> None:
-        (context.root / "price.py").write_text("def total(net):\n    tax = 19\n    net += tax\n    return net\n")
-        doubled = {
-            "path": "price.py",
-            "old": "def total(net):",
-            "new": "def total(net):\n    tax = 20\n    net += tax\n    return net",
-        }
-        question = await coach.question("edit", doubled)
-        assert question is not None
-        assert "twice" in question
-        assert await coach.question("edit", doubled) is None
 
 
 class TestHint:
@@ -228,13 +199,6 @@ class TestObjection:
         objection = coach.objection()
         assert objection is not None
         assert "no test was added" in objection
-
-    async def test_changes_that_do_not_help_come_to_an_end(self, coach: Coach, context: ToolContext) -> None:
-        await coach.begin("Fix total")
-        await do_edit(coach, context, "price.py", "net - net", "net * net")
-        hints = [await run(coach, context, "pytest", "exit 1, 3 lines") for _ in range(6)]
-        assert ["Stop here" in hint for hint in hints] == [False] * 5 + [True]
-        assert coach.objection() is None
 
     async def test_objections_end(self, coach: Coach) -> None:
         await coach.begin("Fix it")

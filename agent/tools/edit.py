@@ -71,16 +71,12 @@ class _Edit:
 tool: Tool = _Edit()
 
 
-def check(arguments: Mapping[str, Any], context: ToolContext) -> str | None:
-    """The digest that the file would have after the edit; None for a new file.
-
-    Raises the ToolError that the edit would end with as things stand. Changes nothing.
-    """
+def check(arguments: Mapping[str, Any], context: ToolContext) -> None:
+    """Raises the ToolError that the edit would end with as things stand. Changes nothing."""
     tool.access(arguments, context)
     path = resolve(arguments["path"], context)
     if arguments["old"] or os.path.exists(path):
-        return digest(_plan(path, arguments, context).data)
-    return None
+        _plan(path, arguments, context)
 
 
 @dataclass(frozen=True, slots=True)

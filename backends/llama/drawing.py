@@ -79,9 +79,8 @@ class Drawing:
         text = REPLY_START
         reader.feed(text)
         with self.sampler() as sampler:
-            sampler.accept_given(self.given)
+            sampler.accept_given([*self.given, *self.tokens])
             for token in self.tokens:  # told already
-                sampler.accept(token)
                 piece = utf8.decode(self.weights.piece(token))
                 text += piece
                 reader.feed(piece)
@@ -118,17 +117,15 @@ class Drawing:
         if offset is None:
             return False
         first = text.rindex(finished.call.arguments) + offset
-        # Inside a line rather than at its beginning, where another word is another program.
         choices = [
-            (not _begins_line(text[: step.start]), step.probability, index)
+            (step.probability, index)
             for index, step in enumerate(self._steps)
-            if step.probability >= _LEAST_PROBABILITY and step.start >= first and (index, step.other) not in self._tried
+            if step.other is not None and step.start >= first and (index, step.other) not in self._tried
         ]
-        if not choices:
-            return False
-        _, _, index = max(choices)
+        probability, index = max(choices, default=(0.0, 0))
         other = self._steps[index].other
-        assert other is not None  # its probability says so
+        if probability < _LEAST_PROBABILITY or other is None:
+            return False
         self._tried.add((index, other))
         self._steps[index:] = [_Step(other, self._steps[index].start, None, 0.0)]
         return True
@@ -143,8 +140,3 @@ class Drawing:
             if other != token and self.weights.piece(other).strip() not in (drawn, b"") and sampler.fits(other):
                 return other, float(np.exp(logits[other] - logits.max()) / np.exp(logits - logits.max()).sum())
         return None, 0.0
-
-
-def _begins_line(text: str) -> bool:
-    """Whether what follows `text`, the beginning of a reply, is the first word of a line in a JSON string."""
-    return text.rstrip(" ").endswith(('"', "\\n"))
