@@ -96,7 +96,7 @@ class TestVeto:
 
 class TestQuestion:
     async def test_the_test_instead_of_the_code_is_asked_about_once(self, coach: Coach) -> None:
-        await coach.begin("test_total fails")
+        await coach.begin("Correct test_total")
         question = await coach.question("edit", CHANGED)
         assert question is not None
         assert "price.py" in question.replace("tests/test_price.py", "")
