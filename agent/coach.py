@@ -216,7 +216,7 @@ class Coach:
     def _repeats(self, path: str, old: str, new: str) -> str | None:
         """A question about new text that ends with lines which stand behind the old text already."""
         try:
-            before, found, behind = (self._context.root / path).read_text().partition(old)
+            _, found, behind = (self._context.root / path).read_text().partition(old)
         except (OSError, UnicodeDecodeError):
             return None
         lines = [line.strip() for line in new.splitlines()[len(old.splitlines()) :] if line.strip()]
@@ -226,8 +226,8 @@ class Coach:
         if not self._first(f"repeats:{path}:{old}"):
             return None
         return (
-            f"Not done yet: `{lines[-1]}` and the line before it stand behind `old` in {path} already and would be there "
-            "twice. Change only the line that is wrong, or send this edit again."
+            f"Not done yet: `{lines[-1]}` and the line before it stand behind `old` in {path} already and would be "
+            "there twice. Change only the line that is wrong, or send this edit again."
         )
 
     async def _still_used(self, old: str, new: str) -> str | None:
