@@ -10,13 +10,14 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from backends.anthropic_errors import OFFICIAL_URL, Endpoint, broken_answer, cut_stream, error_in_stream, from_sdk
 from backends.anthropic_reply import BrokenStreamError, ReplyReader
 from backends.anthropic_wire import DamagedWireError, RequestBody, dialect_of
-from backends.base import BackendError, Capabilities, Env, ErrorKind, Event, Request, WireStore
+from backends.base import BackendError, CacheOption, Capabilities, Env, ErrorKind, Event, Request, Usage, WireStore
 from backends.catalog import ModelInfo
 
 if TYPE_CHECKING:
@@ -72,6 +73,10 @@ class AnthropicBackend:
         return self._dialect
 
     @property
+    def endpoint(self) -> str:
+        return self._endpoint.host
+
+    @property
     def capabilities(self) -> Capabilities:
         return self._model.capabilities
 
@@ -91,7 +96,7 @@ class AnthropicBackend:
         """Run one call: see `Backend.stream`. `request.temperature` is not sent; the API refuses it."""
         await self.prepare()
         body = self._build(request)
-        reader = ReplyReader(self._dialect, long_asked=any(marker.ttl == "long" for marker in request.markers))
+        reader = self._reader(request)
         try:
             async with aclosing(self._payloads(body)) as payloads:
                 try:
@@ -111,6 +116,33 @@ class AnthropicBackend:
                 await _drain(payloads)
         except BrokenStreamError as error:
             raise broken_answer(self._endpoint, f"a broken stream ({error})") from error
+
+    async def warm(self, request: Request) -> Usage | None:
+        """A request for no output (`max_tokens: 0`): written and billed like any other, nothing generated. Source:
+        prompt-caching documentation as of 2026-08-22, pre-warming.
+        """
+        import anthropic
+        import httpx2
+
+        await self.prepare()
+        assert self._client is not None
+        body = self._build(replace(request, max_output=0), stream=False)
+        try:
+            message = await self._client.post("/v1/messages", content=body, cast_to=anthropic.types.Message)
+        except (anthropic.AnthropicError, httpx2.HTTPError) as error:
+            raise from_sdk(error, self._endpoint) from error
+        if not isinstance(message, anthropic.types.Message):  # what is no JSON comes back as text
+            raise broken_answer(self._endpoint, "something that is no message")
+        reader = self._reader(request)
+        told = message.to_dict()
+        try:
+            for _ in reader.feed({"type": "message_start", "message": told}):
+                pass
+            for _ in reader.feed({"type": "message_delta", "delta": {}, "usage": told.get("usage")}):
+                pass
+        except BrokenStreamError as error:
+            raise broken_answer(self._endpoint, f"a broken message ({error})") from error
+        return reader.usage
 
     async def aclose(self) -> None:
         if self._client is not None:
@@ -149,13 +181,20 @@ class AnthropicBackend:
                 f"ANTHROPIC_BASE_URL is no address ({error}). Nothing was sent. Correct it or unset it.",
             ) from error
 
-    def _build(self, request: Request) -> bytes:
-        head: dict[str, object] = {"model": self._model.id, "stream": True}
+    def _reader(self, request: Request) -> ReplyReader:
+        return ReplyReader(self._dialect, long_asked=any(marker.ttl == "long" for marker in request.markers))
+
+    def _build(self, request: Request, *, stream: bool = True) -> bytes:
+        head: dict[str, object] = {"model": self._model.id, "stream": stream}
         if self._model.thinking == "adaptive":
             # Without "summarized" the newest models return empty thinking, and hide in it what they say between calls.
             head["thinking"] = {"type": "adaptive", "display": "summarized"}
-        tail: dict[str, object] = {"max_tokens": request.max_output or self._model.max_output}
-        if self._endpoint.official:
+        tail: dict[str, object] = {
+            "max_tokens": self._model.max_output if request.max_output is None else request.max_output
+        }
+        if request.effort is not None:
+            tail["output_config"] = {"effort": request.effort}
+        if self._endpoint.official and CacheOption.DIAGNOSTICS not in request.off:
             tail["diagnostics"] = {"previous_message_id": request.previous_response}
         try:
             self._body.extend_to(request.prompt)

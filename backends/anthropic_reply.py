@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from backends.anthropic_wire import tool_input
 from backends.base import (
+    Diagnosis,
     Event,
     ReplyFinished,
     StopReason,
@@ -33,6 +34,7 @@ _STOPS: Final = {
     "refusal": StopReason.REFUSED,
     "pause_turn": StopReason.PAUSED,
 }
+_DIAGNOSES: Final = {"previous_message_not_found": "not_found"}
 _CUT: Final = frozenset({StopReason.MAX_OUTPUT, StopReason.CONTEXT_FULL, StopReason.REFUSED})
 
 
@@ -72,7 +74,7 @@ class ReplyReader:
         self._id: str | None = None
         self._stop: str | None = None
         self._stop_details: Mapping[str, Any] = {}
-        self._cache_miss: str | None = None
+        self._diagnosis: Diagnosis | None = None
         self.done = False
 
     @property
@@ -109,7 +111,7 @@ class ReplyReader:
         elif not calls and stop is StopReason.TOOLS:
             stop, detail = StopReason.END, detail or "the model announced a tool call and made none"
         yield UsageReported(self.usage)
-        yield ReplyFinished(tuple(parts), stop, self._id, detail, self._cache_miss)
+        yield ReplyFinished(tuple(parts), stop, self._id, detail, self._diagnosis)
 
     @property
     def usage(self) -> Usage:
@@ -142,7 +144,9 @@ class ReplyReader:
         diagnostics = message.get("diagnostics")
         if isinstance(diagnostics, Mapping) and isinstance(reason := diagnostics.get("cache_miss_reason"), Mapping):
             missed = _count(reason.get("cache_missed_input_tokens"))
-            self._cache_miss = f"{reason.get('type')}" + (f" ({missed} tokens)" if missed is not None else "")
+            self._diagnosis = Diagnosis(_DIAGNOSES.get(str(reason.get("type")), str(reason.get("type"))), missed)
+        elif "diagnostics" in message and diagnostics is None:
+            self._diagnosis = Diagnosis("hit")  # asked, and no divergence from the named response
         yield UsageReported(self.usage)
 
     def _merge_input(self, usage: Mapping[str, Any]) -> None:

@@ -17,7 +17,8 @@ from typing import Any, Final, NoReturn, assert_never
 
 from backends.base import WireStore
 from context.block import Block, Layer, Opaque, Part, Role, Text, ToolCall, ToolResult, ToolSpec
-from context.breakpoints import Marker, Ttl
+from context.breakpoints import Marker
+from context.cache_rules import Ttl
 from context.canonical import clean_text
 from context.prompt import Prompt
 

@@ -9,7 +9,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from context.block import Part, ToolCall
-from context.breakpoints import CacheLimits, Marker
+from context.breakpoints import Marker
+from context.cache_rules import CacheRules
 from context.prompt import Prompt
 
 
@@ -98,18 +99,30 @@ class UsageReported:
 
 
 @dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The provider's own word on a cache miss, against the response that the request named.
+
+    `reason` as the provider spells it ("tools_changed", "prompt_cache_key_changed", …; "hit": it found no divergence;
+    "not_found" and "unavailable": it cannot tell). `missed`: input tokens behind the divergence, if told.
+    """
+
+    reason: str
+    missed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ReplyFinished:
     """The end of a stream: the reply's parts as they must be sent back, and why it ended.
 
     `response_id` is the provider's name for the response. `detail` is the provider's own words on an unusual stop, and
-    `cache_miss` its own explanation of a cache miss, if any.
+    `diagnosis` what it says of the cache, where it was asked.
     """
 
     parts: tuple[Part, ...]
     stop: StopReason
     response_id: str | None = None
     detail: str | None = None
-    cache_miss: str | None = None
+    diagnosis: Diagnosis | None = None
 
 
 Event = (
@@ -144,19 +157,38 @@ RETRIABLE = frozenset(
 )
 
 
+class CacheOption(StrEnum):
+    """A part of a request that serves the cache alone, which an endpoint may refuse. The call is made without it."""
+
+    LONG_TTL = "long_ttl"  # a time to live other than the default
+    MARKERS = "markers"  # cache_control, prompt_cache_breakpoint
+    MODE = "mode"  # prompt_cache_options
+    KEY = "key"  # prompt_cache_key and headers for affinity
+    DIAGNOSTICS = "diagnostics"  # why a miss
+    USAGE = "usage"  # stream_options.include_usage
+
+
 class BackendError(Exception):
     """A failed call.
 
-    `str(error)` is one line for a person: what happened and what to do. `retry_after` in seconds, if given.
+    `str(error)` is one line for a person: what happened and what to do. `retry_after` in seconds, if given. `option`:
+    the cache option that the endpoint refuses (kind INVALID); the same call without it may pass.
     """
 
     def __init__(
-        self, kind: ErrorKind, message: str, *, retry_after: float | None = None, retriable: bool | None = None
+        self,
+        kind: ErrorKind,
+        message: str,
+        *,
+        retry_after: float | None = None,
+        retriable: bool | None = None,
+        option: CacheOption | None = None,
     ):
         super().__init__(message)
         self.kind = kind
         self.retry_after = retry_after
         self.retriable = kind in RETRIABLE if retriable is None else retriable
+        self.option = option
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,16 +196,14 @@ class Capabilities:
     """What the loop must know of a model. `context` and `max_output` in tokens; `token_scale`: its tokens per
     o200k_base token.
 
-    `profile` names the SYSTEM layer that suits it. `parallel_tools`: whether it can ask for several tools in one
-    reply.
+    `profile` names the SYSTEM layer that suits it.
     """
 
     context: int
     max_output: int
-    cache: CacheLimits
+    cache: CacheRules
     token_scale: float
     profile: str = "cloud"
-    parallel_tools: bool = True
 
 
 Veto = Callable[[ToolCall], int | None]
@@ -186,14 +216,17 @@ come out otherwise. Pure, because it is asked in another thread.
 class Request:
     """One call.
 
-    `max_output` in tokens; `previous_response` is the id of the last response in this epoch (for miss diagnostics).
-    `veto` is for backends that draw the tokens themselves; the others pass it over.
+    `max_output` in tokens; `effort` of reasoning (None: the model's default, nothing is sent); `previous_response` is
+    the id of the last response in this epoch (for miss diagnostics). `off`: cache options that this endpoint has
+    refused, and that are left out. `veto` is for backends that draw the tokens themselves; the others pass it over.
     """
 
     prompt: Prompt
     markers: tuple[Marker, ...] = ()
     max_output: int | None = None
+    effort: str | None = None
     previous_response: str | None = None
+    off: frozenset[CacheOption] = frozenset()
     temperature: float = field(default=0.0)
     veto: Veto | None = None
 
@@ -224,7 +257,8 @@ class MemoryWireStore:
 class Backend(Protocol):
     """One model, ready to be called.
 
-    `name` is the full model name (`anthropic/…`, `local/…`); `dialect` names its wire form.
+    `name` is the full model name (`anthropic/…`, `openai/…`, `local/…`); `dialect` names its wire form; `endpoint` the
+    host (with port) that is called, or "local": caches and refusals belong to one endpoint.
     """
 
     @property
@@ -232,6 +266,9 @@ class Backend(Protocol):
 
     @property
     def dialect(self) -> str: ...
+
+    @property
+    def endpoint(self) -> str: ...
 
     @property
     def capabilities(self) -> Capabilities: ...
@@ -244,6 +281,13 @@ class Backend(Protocol):
         """Run one call (an async generator).
 
         Ends with UsageReported and ReplyFinished, or raises BackendError. Closing the iterator cancels the call.
+        """
+        ...
+
+    async def warm(self, request: Request) -> Usage | None:
+        """Write or renew the cached prefix up to the request's last marker and generate nothing. Returns the bill.
+
+        None where the API has no way to do it; nothing is sent then. Raises BackendError.
         """
         ...
 

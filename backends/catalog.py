@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from backends.base import Capabilities, Env
-from context.breakpoints import CacheLimits
+from context.cache_rules import CacheRules
 
 _BUILT_IN: Final = Path(__file__).with_name("models.toml")
 _DATE_SUFFIX: Final = re.compile(r"[-@]\d{8}$|-latest$")  # a dated id is the same model as the undated one
 
 DEFAULT_ANTHROPIC: Final = "anthropic/claude-sonnet-5-5"
+DEFAULT_OPENAI: Final = "openai/gpt-6.2-sol"
 DEFAULT_LOCAL: Final = "local/qwen2.5-coder-1.5b"
 
 
@@ -51,25 +52,29 @@ class PriceTable:
 class ModelInfo:
     """One model. Token limits in the model's own tokens, times in seconds.
 
-    `read`, `write` and `write_long` are multiples of the price of a fresh input token. `ttl_short` and `ttl_long` are
-    None where a cache has no clock or no long time to live. `price` is set where the files state one (elsewhere
-    genai-prices does). `source` names the file that had the last word; `assumed`: no file names this model, these are
-    its provider's defaults.
+    `cache` to `effort_keeps_system`, and the times to live, are those of `CacheRules`. `read`, `write` and `write_long`
+    are multiples of the price of a fresh input token. `price` is set where the files state one (elsewhere genai-prices
+    does). `source` names the file that had the last word; `assumed`: no file names this model, these are its provider's
+    defaults.
     """
 
     provider: str
     id: str
     context: int
     max_output: int
+    cache: Literal["markers", "automatic", "none"]
     min_cache_tokens: int
     max_markers: int
+    lookback: int | None = None
+    cache_step: int = 1
+    effort_keeps_system: bool = False
     read: Decimal
     write: Decimal
     write_long: Decimal | None = None
     ttl_short: int | None = None
     ttl_long: int | None = None
     token_scale: float
-    thinking: Literal["adaptive", "none"]
+    thinking: Literal["adaptive", "reasoning", "none"]
     price: PriceTable | None = None
     source: str
     assumed: bool
@@ -81,11 +86,24 @@ class ModelInfo:
         return f"{self.provider}{':' if self.provider == 'local' and is_path else '/'}{self.id}"
 
     @property
+    def cache_rules(self) -> CacheRules:
+        return CacheRules(
+            kind=self.cache,
+            max_markers=self.max_markers,
+            min_tokens=self.min_cache_tokens,
+            lookback=self.lookback,
+            ttl_short=self.ttl_short,
+            ttl_long=self.ttl_long,
+            step=self.cache_step,
+            effort_keeps_system=self.effort_keeps_system,
+        )
+
+    @property
     def capabilities(self) -> Capabilities:
         return Capabilities(
             context=self.context,
             max_output=self.max_output,
-            cache=CacheLimits(max_markers=self.max_markers, min_tokens=self.min_cache_tokens),
+            cache=self.cache_rules,
             token_scale=self.token_scale,
         )
 
@@ -144,6 +162,8 @@ def default_model(env: Env) -> str:
     """The model for someone who named none: that of the cloud key in the environment, else the local one."""
     if env.get("ANTHROPIC_API_KEY", "").strip() or env.get("ANTHROPIC_AUTH_TOKEN", "").strip():
         return DEFAULT_ANTHROPIC
+    if env.get("OPENAI_API_KEY", "").strip():
+        return DEFAULT_OPENAI
     return DEFAULT_LOCAL
 
 
@@ -192,8 +212,12 @@ def _model(provider: str, model: str, row: Mapping[str, Any], *, assumed: bool) 
             id=model,
             context=_whole(row, "context", least=1),
             max_output=_whole(row, "max_output", least=1),
+            cache=_cache_kind(row),
             min_cache_tokens=_whole(row, "min_cache_tokens"),
             max_markers=_whole(row, "max_markers"),
+            lookback=_whole(row, "lookback", least=1) if "lookback" in row else None,
+            cache_step=_whole(row, "cache_step", least=1) if "cache_step" in row else 1,
+            effort_keeps_system=_truth(row, "effort_keeps_system"),
             read=_decimal(row, "read"),
             write=_decimal(row, "write"),
             write_long=_decimal(row, "write_long") if "write_long" in row else None,
@@ -225,14 +249,27 @@ def _decimal(row: Mapping[str, Any], key: str) -> Decimal:
     return Decimal(value)
 
 
-def _thinking(row: Mapping[str, Any]) -> Literal["adaptive", "none"]:
-    match row["thinking"]:
-        case "adaptive":
-            return "adaptive"
-        case "none":
-            return "none"
+def _truth(row: Mapping[str, Any], key: str) -> bool:
+    value = row.get(key, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"{key} must be true or false, not {value!r}.")
+    return value
+
+
+def _cache_kind(row: Mapping[str, Any]) -> Literal["markers", "automatic", "none"]:
+    match row.get("cache", "markers"):
+        case "markers" | "automatic" | "none" as kind:
+            return kind  # type: ignore[no-any-return]
         case other:
-            raise ValueError(f"thinking must be 'adaptive' or 'none', not {other!r}.")
+            raise ValueError(f"cache must be 'markers', 'automatic' or 'none', not {other!r}.")
+
+
+def _thinking(row: Mapping[str, Any]) -> Literal["adaptive", "reasoning", "none"]:
+    match row["thinking"]:
+        case "adaptive" | "reasoning" | "none" as kind:
+            return kind  # type: ignore[no-any-return]
+        case other:
+            raise ValueError(f"thinking must be 'adaptive', 'reasoning' or 'none', not {other!r}.")
 
 
 _PRICE_KEYS: Final = ("input", "output", "cache_read", "cache_write", "cache_write_long")

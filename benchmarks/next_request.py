@@ -14,7 +14,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from backends.anthropic_wire import RequestBody
 from backends.base import MemoryWireStore
 from context.block import Block, Layer, Role, Text
-from context.breakpoints import CacheLimits, plan_markers
+from context.breakpoints import plan_markers
+from context.cache_rules import CacheRules
 from context.prompt import Prompt
 
 STEPS = 200
@@ -36,7 +37,7 @@ def measure(length: int) -> tuple[float, float, int]:
         started = time.perf_counter()
         sent = prompt.length
         prompt = prompt.extend(new)
-        markers = plan_markers(prompt, CacheLimits(), sent)
+        markers = plan_markers(prompt, CacheRules(), sent)
         body.extend_to(prompt)
         grow.append(time.perf_counter() - started)
     for _ in range(20):  # apart: copying tens of megabytes empties the processor's caches for whatever follows

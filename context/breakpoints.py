@@ -9,23 +9,11 @@ breakpoints, 1h before 5m, writes only at breakpoints).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 from context.block import Layer
+from context.cache_rules import CacheRules, Ttl
 from context.prompt import Prompt
-
-Ttl = Literal["short", "long"]
-
-
-@dataclass(frozen=True, slots=True)
-class CacheLimits:
-    """`min_tokens`:
-
-    prefixes below it are silently not cached. `max_markers`: more are an error. Both in the provider's own units.
-    """
-
-    max_markers: int = 4
-    min_tokens: int = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +33,7 @@ ALL_SHORT: Final[Mapping[Layer, Ttl]] = dict.fromkeys(Layer, "short")
 
 def plan_markers(
     prompt: Prompt,
-    limits: CacheLimits,
+    limits: CacheRules,
     last_request: int | None,
     ttl: Mapping[Layer, Ttl] = ALL_SHORT,
     scale: float = 1.0,

@@ -13,6 +13,7 @@ from loopback.script import events as script_events
 
 from backends.base import (
     BackendError,
+    Diagnosis,
     ErrorKind,
     Event,
     Request,
@@ -355,7 +356,7 @@ async def test_options_are_sent_only_where_they_apply(server: ScriptedServer) ->
 
 async def test_the_providers_explanation_of_a_miss_is_passed_on(server: ScriptedServer) -> None:
     told = {"cache_miss_reason": {"type": "system_changed", "cache_missed_input_tokens": 4000}}
-    assert finished(await reply_to(server, "ok", diagnostics=told)).cache_miss == "system_changed (4000 tokens)"
+    assert finished(await reply_to(server, "ok", diagnostics=told)).diagnosis == Diagnosis("system_changed", 4000)
 
 
 async def test_an_auth_token_is_a_key_too(server: ScriptedServer) -> None:

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from context.block import Block, Layer, Role, Text
-from context.breakpoints import CacheLimits, Marker, plan_markers
+from context.breakpoints import Marker, plan_markers
+from context.cache_rules import CacheRules
 from context.prompt import Prompt
 
 
@@ -18,32 +19,32 @@ def conversation(turns: int, tokens: int = 2000) -> Prompt:
 
 
 def test_layers_last_request_and_tail_are_marked() -> None:
-    markers = plan_markers(conversation(5), CacheLimits(), last_request=5)
+    markers = plan_markers(conversation(5), CacheRules(), last_request=5)
     assert markers == (Marker(1, "short"), Marker(2, "short"), Marker(5, "short"), Marker(7, "short"))
 
 
 def test_a_wide_turn_is_found_where_the_last_request_ended_not_by_lookback() -> None:
     """Field report 36: more than twenty new blocks in a turn fall out of the provider's lookback."""
-    markers = plan_markers(conversation(60), CacheLimits(), last_request=10)
+    markers = plan_markers(conversation(60), CacheRules(), last_request=10)
     assert Marker(10, "short") in markers
     assert markers[-1] == Marker(62, "short")
 
 
 def test_the_first_request_has_no_marker_for_an_earlier_one() -> None:
-    assert [m.blocks for m in plan_markers(conversation(1), CacheLimits(), last_request=None)] == [1, 2, 3]
+    assert [m.blocks for m in plan_markers(conversation(1), CacheRules(), last_request=None)] == [1, 2, 3]
 
 
 def test_a_prefix_far_below_the_minimum_takes_no_slot() -> None:
-    markers = plan_markers(conversation(1, tokens=500), CacheLimits(min_tokens=1024), last_request=None)
+    markers = plan_markers(conversation(1, tokens=500), CacheRules(min_tokens=1024), last_request=None)
     assert [m.blocks for m in markers] == [2, 3]
 
 
 def test_a_model_without_markers_gets_none() -> None:
-    assert plan_markers(conversation(3), CacheLimits(max_markers=0), last_request=2) == ()
+    assert plan_markers(conversation(3), CacheRules(max_markers=0), last_request=2) == ()
 
 
 def test_when_slots_are_scarce_the_tail_is_kept() -> None:
-    markers = plan_markers(conversation(5), CacheLimits(max_markers=2), last_request=5)
+    markers = plan_markers(conversation(5), CacheRules(max_markers=2), last_request=5)
     assert [m.blocks for m in markers] == [5, 7]
 
 
@@ -57,7 +58,7 @@ def test_when_slots_are_scarce_the_tail_is_kept() -> None:
 def test_any_plan_is_legal(turns: int, tokens: int, last: int | None, slots: int, ttl: dict[Layer, str]) -> None:
     """Field reports 33 and 34: markers over the limit or out of order are refused by the provider."""
     prompt = conversation(turns, tokens)
-    markers = plan_markers(prompt, CacheLimits(max_markers=slots), last, ttl)  # type: ignore[arg-type]
+    markers = plan_markers(prompt, CacheRules(max_markers=slots), last, ttl)  # type: ignore[arg-type]
     assert len(markers) <= slots
     positions = [marker.blocks for marker in markers]
     assert positions == sorted(set(positions))

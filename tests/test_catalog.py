@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from backends.catalog import Catalog, CatalogError, default_model
-from context.breakpoints import CacheLimits
+from context.cache_rules import CacheRules
 
 
 def written(directory: Path, text: str) -> Path:
@@ -37,7 +37,7 @@ def test_reads_are_priced_per_model(name: str, read: str) -> None:
 )
 def test_the_minimum_prefix_is_told_to_the_planner(name: str, minimum: int) -> None:
     capabilities = Catalog.load().find(f"anthropic/{name}").capabilities
-    assert capabilities.cache == CacheLimits(max_markers=4, min_tokens=minimum)
+    assert capabilities.cache == CacheRules(min_tokens=minimum)
 
 
 def test_the_tokenizer_changed_with_claude_4_7() -> None:
@@ -123,5 +123,6 @@ def test_a_mistake_in_the_users_file_names_the_file_and_the_mistake(tmp_path: Pa
 def test_the_key_in_the_environment_picks_the_model() -> None:
     assert default_model({"ANTHROPIC_API_KEY": "k"}) == "anthropic/claude-sonnet-5-5"
     assert default_model({"ANTHROPIC_AUTH_TOKEN": "t"}) == "anthropic/claude-sonnet-5-5"
-    assert default_model({"OPENAI_API_KEY": "k"}) == "local/qwen2.5-coder-1.5b"
+    assert default_model({"OPENAI_API_KEY": "k"}) == "openai/gpt-6.2-sol"
+    assert default_model({"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}) == "anthropic/claude-sonnet-5-5"
     assert default_model({"ANTHROPIC_API_KEY": " "}) == "local/qwen2.5-coder-1.5b"

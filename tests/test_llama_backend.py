@@ -249,7 +249,6 @@ async def test_capabilities_are_known_before_the_model_is_loaded(smollm2_path: P
     backend = local_backend(smollm2_path, trials, context=None)
     assert backend.capabilities.context == 8192
     assert backend.capabilities.profile == "compact"
-    assert not backend.capabilities.parallel_tools
     assert backend.capabilities.cache.max_markers == 0
     await backend.aclose()
 

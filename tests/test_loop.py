@@ -23,7 +23,7 @@ from agent.tools.base import ToolContext
 from backends import base
 from backends.base import BackendError, Capabilities, ErrorKind, Request, StopReason, Usage
 from context.block import Block, Layer, Role, Text, ToolCall
-from context.breakpoints import CacheLimits
+from context.cache_rules import CacheRules
 from context.layers.history import CUT_REPLY, INTERRUPTED
 from context.notices import Environment
 
@@ -44,7 +44,8 @@ class PlayedBackend:
 
     name = "played/model"
     dialect = "played"
-    capabilities = Capabilities(100_000, 1_000, CacheLimits(), 1.0)
+    endpoint = "played.example"
+    capabilities = Capabilities(100_000, 1_000, CacheRules(), 1.0)
 
     def __init__(self, steps: list[Step]) -> None:
         self.steps = steps
@@ -52,6 +53,9 @@ class PlayedBackend:
         self.waiting = asyncio.Event()
 
     async def prepare(self) -> None: ...
+
+    async def warm(self, request: Request) -> Usage | None:
+        return None
 
     async def aclose(self) -> None: ...
 

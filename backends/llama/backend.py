@@ -9,6 +9,7 @@ import threading
 from array import array
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -40,7 +41,7 @@ from backends.llama.tool_grammar import reply_grammar
 from backends.llama.weights import Weights
 from backends.llama.wire import PromptTokens, pack
 from context.block import Layer, Opaque, Part, ToolCall, ToolSpec
-from context.breakpoints import CacheLimits
+from context.cache_rules import CacheRules
 from context.prompt import Prompt
 
 DEFAULT_CONTEXT: Final = 16_384
@@ -103,6 +104,10 @@ class LlamaBackend:
     def name(self) -> str:
         return self._name
 
+    @property
+    def endpoint(self) -> str:
+        return "local"
+
     @cached_property
     def dialect(self) -> str:
         """`local:` and the first 12 hex digits of the file's fingerprint: tokens mean nothing to another vocabulary.
@@ -120,10 +125,9 @@ class LlamaBackend:
         return Capabilities(
             context=context,
             max_output=min(_LONGEST_REPLY, context // 4),
-            cache=CacheLimits(max_markers=0, min_tokens=0),
+            cache=CacheRules(kind="none", max_markers=0, min_tokens=0, ttl_short=None, ttl_long=None),
             token_scale=_TOKEN_SCALE,
             profile="compact",
-            parallel_tools=False,
         )
 
     async def prepare(self) -> None:
@@ -167,6 +171,15 @@ class LlamaBackend:
             stop.set()
             reply.cancel()
             self._running.discard(stop)
+
+    async def warm(self, request: Request) -> Usage | None:
+        """Evaluate the prompt, so that the next call finds it in the KV cache."""
+        usage = None
+        async with aclosing(self.stream(replace(request, max_output=0))) as events:
+            async for event in events:
+                if isinstance(event, UsageReported):
+                    usage = event.usage
+        return usage
 
     async def aclose(self) -> None:
         """Stop what is running, release memory and thread. Idempotent."""
