@@ -1,6 +1,6 @@
 """The contract between the loop and whatever runs the model: one request in, typed events out.
 
-Counters follow rule R4 of the design: they never overlap, and what a provider does not report is None, never 0.
+What a provider does not report is None, never 0 (rule R4 of the design).
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -12,30 +12,7 @@ from context.block import Part, ToolCall
 from context.breakpoints import Marker
 from context.cache_rules import CacheRules
 from context.prompt import Prompt
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Tokens of one call, as the provider bills them.
-
-    `fresh`: input neither read from nor written to a cache. `cache_read`: input served from the cache. `cache_write`:
-    input written to it, of which `cache_write_long` at the long TTL (Anthropic 1h, OpenAI 12h). `output`: generated,
-    of which `reasoning` was thinking. None: not reported.
-    """
-
-    fresh: int | None = None
-    cache_read: int | None = None
-    cache_write: int | None = None
-    cache_write_long: int | None = None
-    output: int | None = None
-    reasoning: int | None = None
-
-    @property
-    def input_total(self) -> int | None:
-        """All input tokens of the request, cached or not; None when a summand is unknown."""
-        if self.fresh is None or self.cache_read is None or self.cache_write is None:
-            return None
-        return self.fresh + self.cache_read + self.cache_write
+from context.usage import Usage as Usage
 
 
 class StopReason(StrEnum):

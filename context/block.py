@@ -74,11 +74,18 @@ class ToolResult:
 class Opaque:
     """Bytes that only one wire dialect understands (signed thinking, sampled token ids).
 
-    Sent back unmodified; others do not see it.
+    Sent back unmodified; others do not see it. `tokens`: what it costs as input, if that is known (0 for what only
+    wraps a text or a call beside it); None: estimated from its length.
     """
 
     dialect: str
     data: bytes
+    tokens: int | None = None
+
+    @property
+    def cost(self) -> int:
+        """Tokens as input. Unknown bytes count four to a token."""
+        return len(self.data) // 4 if self.tokens is None else self.tokens
 
 
 Part = Text | ToolSpec | ToolCall | ToolResult | Opaque
@@ -117,6 +124,18 @@ class Block:
         """`tokens` if they have been counted."""
         known: int | None = self.__dict__.get("tokens", self.counted)
         return known
+
+    def sent(self, dialect: str) -> tuple[Part, ...]:
+        """The parts that go over the wire in `dialect`: no text without a visible character, no foreign opaque bytes.
+
+        Block marks aside, this is what the provider's cache sees; a block of which nothing is sent does not exist there.
+        """
+        return tuple(
+            part
+            for part in self.parts
+            if not (isinstance(part, Opaque) and part.dialect != dialect)
+            and not (isinstance(part, Text) and not part.text.strip())
+        )
 
     @cached_property
     def characters(self) -> int:
@@ -200,8 +219,9 @@ def _part_to_json(part: Part) -> dict[str, Any]:
             return {"type": "call", "id": call_id, "name": name, "arguments": arguments}
         case ToolResult(call_id, text, is_error):
             return {"type": "result", "call": call_id, "text": text, "error": is_error}
-        case Opaque(dialect, data):
-            return {"type": "opaque", "dialect": dialect, "data": base64.b64encode(data).decode()}
+        case Opaque(dialect, data, tokens):
+            stored = {"type": "opaque", "dialect": dialect, "data": base64.b64encode(data).decode()}
+            return stored if tokens is None else {**stored, "tokens": tokens}
         case _:
             assert_never(part)
 
@@ -217,6 +237,6 @@ def _part_from_json(data: Mapping[str, Any]) -> Part:
         case "result":
             return ToolResult(data["call"], data["text"], data["error"])
         case "opaque":
-            return Opaque(data["dialect"], base64.b64decode(data["data"]))
+            return Opaque(data["dialect"], base64.b64decode(data["data"]), data.get("tokens"))
         case other:
             raise ValueError(f"unknown part type {other!r}")

@@ -25,21 +25,21 @@ def count_tokens(text: str) -> int:
 def count_parts(parts: tuple[Part, ...]) -> int:
     """Estimate for one message made of `parts`.
 
-    Opaque bytes are unknown to the client and count by their length (4 bytes a token).
+    Opaque bytes count by `Opaque.cost`; a text without a visible character is not sent and counts nothing.
     """
     total = _FRAME_TOKENS
     for part in parts:
         match part:
             case Text(text):
-                total += count_tokens(text)
+                total += count_tokens(text) if text.strip() else 0
             case ToolSpec(name, description, parameters):
                 total += count_tokens(f"{name}\n{description}\n{parameters}") + _FRAME_TOKENS
             case ToolCall(_, name, arguments):
                 total += count_tokens(f"{name}\n{arguments}") + _FRAME_TOKENS
             case ToolResult(_, text, _):
                 total += count_tokens(text) + _FRAME_TOKENS
-            case Opaque(_, data):
-                total += len(data) // 4
+            case Opaque():
+                total += part.cost
     return total
 
 
