@@ -7,6 +7,7 @@ question can be answered by doing the same again. Large models need none of it a
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from typing import Any, Final
 from agent.tools import edit, search
 from agent.tools.arguments import parse_arguments
 from agent.tools.base import Page, ToolContext, ToolError, ToolOutput
+from agent.tools.paths import resolve
+from agent.tools.textfile import load
 from agent.tools.under_test import Source, code_called, definition_at, failing_code, is_test, tested_files
 from context.block import ToolCall
 from context.canonical import digest
@@ -197,7 +200,7 @@ class Coach:
         if name != "edit" or not is_test(path) or _only_adds(arguments["old"], arguments["new"]):
             return None
         turn = self._turn
-        if not (self._context.root / path).exists():
+        if not os.path.exists(resolve(path, self._context)):
             return None
         if arguments["new"].count("assert") < arguments["old"].count("assert"):
             asked = (
@@ -215,13 +218,15 @@ class Coach:
 
     def _repeats(self, path: str, old: str, new: str) -> str | None:
         """A question about new text that ends with lines which stand behind the old text already."""
+        if not old:  # `new` goes to the end of the file: nothing stands behind it
+            return None
         try:
-            _, found, behind = (self._context.root / path).read_text().partition(old)
-        except (OSError, UnicodeDecodeError):
+            _, found, behind = load(resolve(path, self._context), path).view.partition(old)
+        except (ToolError, OSError):  # the edit itself says what is wrong
             return None
         lines = [line.strip() for line in new.splitlines()[len(old.splitlines()) :] if line.strip()]
         following = [line.strip() for line in behind.splitlines() if line.strip()][: len(lines) + 2]
-        if not old or not found or len(lines) < 2 or not all(line in following for line in lines[-2:]):
+        if not found or len(lines) < 2 or not all(line in following for line in lines[-2:]):
             return None
         if not self._first(f"repeats:{path}:{old}"):
             return None
@@ -340,7 +345,7 @@ class Coach:
         root = self._context.root
         for word in command.split():
             name = word.partition("::")[0].strip("'\"")
-            if "." in name[1:-1] and not (root / name).exists():
+            if "." in name[1:-1] and not os.path.exists(root / name):
                 same = [path for path in list_files(root).paths if path.rpartition("/")[2] == name.rpartition("/")[2]]
                 if len(same) == 1:
                     return f"There is no {name}, but {same[0]}."

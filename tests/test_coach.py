@@ -126,6 +126,37 @@ class TestQuestion:
         assert "tests/test_price.py" in question
         assert await coach.question("edit", replaced) is None  # a rename is sent again
 
+    async def test_lines_that_follow_are_not_doubled(self, coach: Coach, context: ToolContext) -> None:
+        (context.root / "price.py").write_bytes(
+            b"def total(net):\r\n    tax = 19\r\n    net += tax\r\n    return net\r\n"
+        )
+        doubled = {
+            "path": "price.py",
+            "old": "def total(net):",
+            "new": "def total(net):\n    tax = 20\n    net += tax\n    return net",
+        }
+        question = await coach.question("edit", doubled)
+        assert question is not None
+        assert "twice" in question
+        assert await coach.question("edit", doubled) is None
+
+    @pytest.mark.parametrize("path", ["new.py", "price.py", "empty.py", "tests/test_price.py", "tests/test_new.py"])
+    async def test_an_empty_old_text_is_an_addition_and_no_question(
+        self, coach: Coach, context: ToolContext, path: str
+    ) -> None:
+        (context.root / "empty.py").touch()
+        added = {"path": path, "old": "", "new": "def added():\n    net = 1\n    return net"}
+        await coach.begin("Add a function")
+        assert coach.veto(edit_call(**added)) is None
+        assert await coach.question("edit", added) is None
+        await do_edit(coach, context, **added)
+        assert (context.root / path).read_text().rstrip().endswith(added["new"])
+
+    async def test_a_file_that_cannot_be_read_is_left_to_the_tool(self, coach: Coach, context: ToolContext) -> None:
+        (context.root / "binary.py").write_bytes(b"\0\1")
+        for path in ("binary.py", "tests", "missing.py", f"tests/{'x' * 300}.py"):
+            assert await coach.question("edit", {"path": path, "old": "a", "new": "b"}) is None
+
 
 class TestHint:
     async def test_a_failed_test_run_shows_the_code_under_test(self, coach: Coach, context: ToolContext) -> None:
@@ -151,6 +182,9 @@ class TestHint:
         output = await shell.tool.run({"command": "cat test_price.py"}, context)
         hint = await coach.hint("shell", {"command": "cat test_price.py"}, output)
         assert hint == "There is no test_price.py, but tests/test_price.py."
+
+    async def test_a_word_that_is_no_path_is_none(self, coach: Coach, context: ToolContext) -> None:
+        assert await run(coach, context, f"python -c print('{'.' * 300}')", "exit 1, 1 lines") == ""
 
 
 class TestObjection:

@@ -85,6 +85,17 @@ class TestAtTheEnd:
         await call("edit", context, path="a.txt", old="", new="three")
         assert path.read_bytes() == b"one\r\ntwo\r\n\r\n\r\nthree\r\n"
 
+    async def test_an_empty_file_gets_the_text_alone(self, context):
+        path = await put(context, "")
+        await call("edit", context, path="a.txt", old="", new="one")
+        assert path.read_text() == "one\n"
+
+    async def test_nothing_to_add_is_refused(self, context):
+        path = await put(context, "one\n")
+        assert "are the same" in await refused(context, path="a.txt", old="", new="")
+        assert "has this text already" in await refused(context, path="a.txt", old="", new="one\n")
+        assert path.read_text() == "one\n"
+
     async def test_a_new_file_is_made(self, context):
         await call("edit", context, path="new/a.txt", old="", new="one\n")
         assert (context.root / "new/a.txt").read_text() == "one\n"

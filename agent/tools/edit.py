@@ -35,7 +35,7 @@ _SPEC: Final = ToolSpec(
 )
 _COMPACT: Final = ToolSpec(
     "edit",
-    "Replace text in a file. `old`: copied exactly from the file; empty to add `new` at the end or make a new file.",
+    "Replace text in a file. `old`: copied exactly from the file; empty for a new file.",
     """{"type":"object","properties":{"path":{"type":"string"},\
 "old":{"type":"string"},"new":{"type":"string"}},\
 "required":["path","old","new"],"additionalProperties":false}""",

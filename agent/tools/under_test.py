@@ -90,7 +90,7 @@ def _frames(root: Path, output: str) -> Iterator[tuple[str, int]]:
     for match in _FRAME.finditer(output):
         path, line = (match[1], match[2]) if match[1] else (match[3], match[4])
         full = Path(os.path.normpath(root / path))
-        if full.is_relative_to(root) and full.is_file():
+        if full.is_relative_to(root) and os.path.isfile(full):
             yield full.relative_to(root).as_posix(), int(line)
 
 
