@@ -14,11 +14,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from backends.anthropic_errors import OFFICIAL_URL, Endpoint, broken_answer, cut_stream, error_in_stream, from_sdk
+from backends.anthropic_errors import OFFICIAL_URL, error_in_stream, from_sdk
 from backends.anthropic_reply import BrokenStreamError, ReplyReader
 from backends.anthropic_wire import DamagedWireError, RequestBody, dialect_of
 from backends.base import BackendError, CacheOption, Capabilities, Env, ErrorKind, Event, Request, Usage, WireStore
 from backends.catalog import ModelInfo
+from backends.errors import Endpoint, broken_answer, cut_stream
 
 if TYPE_CHECKING:
     import anthropic
@@ -55,9 +56,12 @@ class AnthropicBackend:
         base_url = env.get("ANTHROPIC_BASE_URL", "").strip() or OFFICIAL_URL
         self._endpoint = Endpoint(
             base_url=base_url,
+            url_from="ANTHROPIC_BASE_URL",
+            url_hint=", it needs no /v1 at its end",
+            serves="Anthropic's Messages API",
             model=model.name,
             official=base_url.rstrip("/") == OFFICIAL_URL if official is None else official,
-            key_variable=variable,
+            key_from=variable,
             secrets=(self._key,) if self._key else (),
             now=now,
         )
@@ -74,7 +78,7 @@ class AnthropicBackend:
 
     @property
     def endpoint(self) -> str:
-        return self._endpoint.host
+        return self._endpoint.address
 
     @property
     def capabilities(self) -> Capabilities:
@@ -158,14 +162,14 @@ class AnthropicBackend:
         if not all("!" <= char <= "~" for char in self._key):
             raise BackendError(
                 ErrorKind.AUTH,
-                f"{self._endpoint.key_variable} holds a space or a character that no key has. Copy the key again.",
+                f"{self._endpoint.key_from} holds a space or a character that no key has. Copy the key again.",
             )
 
     def _connect(self) -> "anthropic.AsyncAnthropic":
         import anthropic
         import httpx2
 
-        is_key = self._endpoint.key_variable == "ANTHROPIC_API_KEY"
+        is_key = self._endpoint.key_from == "ANTHROPIC_API_KEY"
         connect, read = self._timeouts
         try:
             return anthropic.AsyncAnthropic(
