@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 from agent.call import Pricing
-from agent.config import Folders, Settings
+from agent.config import Folders, Settings, load_endpoints
 from agent.errors import USAGE, UserError
 from backends.base import Backend, Usage, WireStore
 from backends.catalog import Catalog, CatalogError, ModelInfo, default_model
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def load_catalog(folders: Folders) -> Catalog:
     """The model catalogue with the person's own models.toml over it. Raises UserError for one that makes no sense."""
     try:
-        return Catalog.load(folders.config / "models.toml")
+        return Catalog.load(folders.config / "models.toml", load_endpoints(folders))
     except CatalogError as error:
         raise UserError(str(error), USAGE) from error
 
@@ -125,7 +125,11 @@ async def open_backend(
         from backends.anthropic import AnthropicBackend
 
         return AnthropicBackend(info, env=env, wires=wires)
-    raise UserError(f"{info.name}: this release runs anthropic/… and local models.", USAGE)
+    if (compatible := load_endpoints(folders).get(info.provider)) is not None:
+        from backends.compatible import CompatibleBackend
+
+        return CompatibleBackend(info, compatible.for_model(info.id), env=env, wires=wires)
+    raise UserError(f"{info.name}: this release runs anthropic/…, local and compatible models.", USAGE)
 
 
 def pricing(info: ModelInfo) -> Pricing:

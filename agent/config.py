@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.errors import USAGE, UserError
+from backends.compatible_endpoints import Endpoint, EndpointError
+from backends.compatible_endpoints import load_endpoints as merged_endpoints
 
+_ENDPOINTS: Final = "endpoints"
 MODES: Final = ("plan", "ask", "edits", "auto")
 
 
@@ -22,7 +25,9 @@ class Settings:
     """
 
     model: str | None = None
-    """`anthropic/…`, `local/…` or `local:/path.gguf`. None: by the keys in the environment, else local."""
+    """`anthropic/…`, `openai/…`, `ENDPOINT/…` (docs/endpoints.md), `local/…` or `local:/path.gguf`. None: by the keys in
+    the environment, else local.
+    """
 
     mode: str = "ask"
     """What may run without asking: plan (reads only), ask (confirm edits and commands), edits, auto."""
@@ -86,13 +91,32 @@ def load(folders: Folders, env: Mapping[str, str], flags: Mapping[str, object]) 
     `flags` holds those given, without Nones. Raises UserError naming the place of a bad value.
     """
     path = folders.config / "config.toml"
-    values = _checked(_read(path), str(path))
+    told = _read(path)
+    _endpoints(told.pop(_ENDPOINTS, {}), path)
+    values = _checked(told, str(path))
     for field in dataclasses.fields(Settings):
         name = f"KEEPWARM_{field.name.upper()}"
         if env.get(name):
             values.update(_checked({field.name: env[name]}, name))
     values.update(_checked(flags, "the command line"))
     return Settings(**values)
+
+
+def load_endpoints(folders: Folders) -> dict[str, Endpoint]:
+    """The endpoints that speak Chat Completions, by name: the built-in ones with the `[endpoints.NAME]` tables of the
+    configuration file over them. Raises UserError naming the place of a bad value.
+    """
+    path = folders.config / "config.toml"
+    return _endpoints(_read(path).get(_ENDPOINTS, {}), path)
+
+
+def _endpoints(tables: object, path: Path) -> dict[str, Endpoint]:
+    if not isinstance(tables, dict):
+        raise UserError(f"{path}: endpoints must be tables such as [endpoints.NAME].", USAGE)
+    try:
+        return merged_endpoints(tables, str(path))
+    except EndpointError as error:
+        raise UserError(str(error), USAGE) from error
 
 
 def _read(path: Path) -> dict[str, Any]:

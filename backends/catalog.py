@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from backends.base import Capabilities, Env
+from backends.compatible_endpoints import Endpoint, load_endpoints
 from context.cache_rules import CacheRules
 
 _BUILT_IN: Final = Path(__file__).with_name("models.toml")
@@ -55,7 +56,7 @@ class ModelInfo:
     `cache` to `effort_keeps_system`, and the times to live, are those of `CacheRules`. `read`, `write` and `write_long`
     are multiples of the price of a fresh input token. `price` is set where the files state one (elsewhere genai-prices
     does). `source` names the file that had the last word; `assumed`: no file names this model, these are its provider's
-    defaults.
+    defaults. `prices`: of a model on a compatible endpoint, as `Endpoint.prices`.
     """
 
     provider: str
@@ -76,6 +77,7 @@ class ModelInfo:
     token_scale: float
     thinking: Literal["adaptive", "reasoning", "none"]
     price: PriceTable | None = None
+    prices: str | None = None
     source: str
     assumed: bool
 
@@ -111,13 +113,20 @@ class ModelInfo:
 class Catalog:
     """All models that the files name. Load it once; look-ups are cheap."""
 
-    def __init__(self, defaults: Mapping[str, _Row], models: Mapping[str, Mapping[str, _Row]]):
+    def __init__(
+        self,
+        defaults: Mapping[str, _Row],
+        models: Mapping[str, Mapping[str, _Row]],
+        endpoints: Mapping[str, Endpoint] | None = None,
+    ):
         self._defaults = defaults
         self._models = models
+        self._endpoints = endpoints or {}
 
     @classmethod
-    def load(cls, user_file: Path | None = None) -> Self:
-        """The built-in catalogue, with `user_file` merged over it when it exists.
+    def load(cls, user_file: Path | None = None, endpoints: Mapping[str, Endpoint] | None = None) -> Self:
+        """The built-in catalogue, with `user_file` merged over it when it exists. Each of the `endpoints` (None: the
+        built-in ones) is a provider.
 
         Raises CatalogError when that file is not readable, not TOML, or has keys or values that mean nothing.
         """
@@ -125,7 +134,14 @@ class Catalog:
         if user_file is not None and user_file.exists():
             tables = _merged(tables, _read(user_file, str(user_file)))
         defaults = tables.pop("defaults", {})
-        catalog = cls(defaults, tables)
+        catalog = cls(defaults, tables, load_endpoints() if endpoints is None else endpoints)
+        for endpoint in catalog._endpoints.values():
+            if not endpoint.built_in:
+                where = f"[endpoints.{endpoint.name}]"
+                _check_keys(endpoint.model, f"{where}, model")
+                for family in endpoint.families:
+                    _check_keys(family.model, f"{where}, family {family.match!r}, model")
+                catalog.find(f"{endpoint.name}/any")
         for name in catalog.names():
             catalog.find(name)  # a mistake is reported when the file is read, not in the middle of a session
         return catalog
@@ -135,7 +151,7 @@ class Catalog:
         return sorted(f"{provider}/{model}" for provider, models in self._models.items() for model in models)
 
     def find(self, name: str) -> ModelInfo:
-        """The model called `name`: `anthropic/…`, `local/…` or `local:/path.gguf`.
+        """The model called `name`: `anthropic/…`, `openai/…`, `local/…`, `local:/path.gguf` or `ENDPOINT/…`.
 
         Raises CatalogError for a name without a known provider.
         """
@@ -143,13 +159,22 @@ class Catalog:
         rows = self._models.get(provider, {})
         row = rows.get(model) or rows.get(_DATE_SUFFIX.sub("", model))
         defaults = self._defaults.get(provider, {})
-        return _model(provider, model, {**defaults, **(row or {})}, assumed=row is None)
+        endpoint = self._endpoints.get(provider)
+        if endpoint is None:
+            return _model(provider, model, {**defaults, **(row or {})}, assumed=row is None)
+        facts = endpoint.for_model(model).model
+        defaults = {**self._defaults.get("compatible", {}), **facts, **defaults}
+        return _model(provider, model, {**defaults, **(row or {})}, assumed=row is None, prices=endpoint.prices)
+
+    @property
+    def _providers(self) -> set[str]:
+        return {*self._defaults, *self._models, *self._endpoints} - {"compatible"}
 
     def _split(self, name: str) -> tuple[str, str]:
         provider, separator, model = name.partition("/")
         if name.startswith("local:"):
             provider, separator, model = "local", ":", name.removeprefix("local:")
-        if separator and model.strip() and provider in {*self._defaults, *self._models}:
+        if separator and model.strip() and provider in self._providers:
             return provider, model
         near = difflib.get_close_matches(name, self.names(), n=1) or [
             known for known in self.names() if known.endswith(f"/{name}")
@@ -193,7 +218,7 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-_KEYS: Final = {field.name for field in fields(ModelInfo)} - {"provider", "id", "assumed", "source"}
+_KEYS: Final = {field.name for field in fields(ModelInfo)} - {"provider", "id", "assumed", "source", "prices"}
 
 
 def _check_keys(row: Mapping[str, Any], where: str) -> None:
@@ -204,7 +229,7 @@ def _check_keys(row: Mapping[str, Any], where: str) -> None:
             raise CatalogError(f"{where}: unknown key {key!r}; {advice}")
 
 
-def _model(provider: str, model: str, row: Mapping[str, Any], *, assumed: bool) -> ModelInfo:
+def _model(provider: str, model: str, row: Mapping[str, Any], *, assumed: bool, prices: str | None = None) -> ModelInfo:
     where = f"{row.get('source', 'models.toml')}, [{provider}.{model}]"
     try:
         return ModelInfo(
@@ -226,6 +251,7 @@ def _model(provider: str, model: str, row: Mapping[str, Any], *, assumed: bool) 
             token_scale=float(_decimal(row, "token_scale")),
             thinking=_thinking(row),
             price=_price(row["price"]) if "price" in row else None,
+            prices=prices,
             source=str(row.get("source", "models.toml")),
             assumed=assumed,
         )

@@ -31,11 +31,15 @@ def price(model: ModelInfo, usage: Usage, at: datetime) -> Price:
     day = at.date()
     if model.provider == "local":
         return Price(Decimal(0), day, "local model")
+    if model.prices == "free":
+        return Price(Decimal(0), day, "a server of one's own")
     counts = _Counts.of(usage)
     if counts is None:
         return Price(None, day, "unknown: the provider did not report all counters")
     if model.price is not None:
         return Price(_from_table(model, model.price, counts), day, model.source)
+    if model.prices == "unknown":
+        return Price(None, day, f"unknown: no file states what {model.name} costs")
     return _from_genai_prices(model, counts, at)
 
 
@@ -96,7 +100,9 @@ def _from_genai_prices(model: ModelInfo, counts: _Counts, at: datetime) -> Price
         output_tokens=counts.output,
     )
     try:
-        bill = genai_prices.calc_price(usage, model.id, provider_id=model.provider, genai_request_timestamp=at)
+        bill = genai_prices.calc_price(
+            usage, model.id, provider_id=model.prices or model.provider, genai_request_timestamp=at
+        )
     except LookupError:
         return Price(None, at.date(), f"unknown: {source} does not list {model.id}")
     stated = bill.model_price
