@@ -80,7 +80,10 @@ def place_of(option: str, body: Any, place: str = "") -> str | None:
             here = f"{place}.{key}".lstrip(".")
             if key == option:
                 return here
-            if key not in _OTHER_PEOPLES_WORDS and (found := place_of(option, value, here)) is not None:
+            ours = key not in _OTHER_PEOPLES_WORDS or (
+                key == "input" and isinstance(value, list)
+            )  # Responses: the prompt
+            if ours and (found := place_of(option, value, here)) is not None:
                 return found
     elif isinstance(body, list):
         for number, value in enumerate(body):

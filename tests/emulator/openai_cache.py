@@ -20,7 +20,9 @@ MAX_WRITES: Final = 4
 LONG: Final = frozenset({"12h", "1h"})
 SECONDS: Final = {"30m": 1800.0, "12h": 43200.0, "5m": 300.0, "1h": 3600.0}
 
-Mode = Literal["implicit", "explicit"]
+POSITIONS: Final = 20  # how far back a `cache_control` looks, itself included
+
+Mode = Literal["implicit", "explicit", "cache_control"]
 Evict = Literal["all", "deepest"]
 
 
@@ -80,14 +82,19 @@ class BreakpointCache:
     ) -> Lookup:
         """Bill one request that starts `now` (seconds). `key`: what divides the cache: model, cache key, effort, ….
 
-        `ttl` is that of the implicit breakpoint. `granted`: TTLs that are kept and billed shorter than asked.
+        `ttl` is that of the implicit breakpoint. `granted`: TTLs that are kept and billed shorter than asked. The mode
+        `cache_control` is that of providers which cache as Anthropic does: a mark looks back over positions.
         """
         if evict == "all":
             self.entries.evict()
         row = _Row.of(key, elements)
         marks = {at: element.mark for at, element in enumerate(row.elements) if element.mark is not None}
         boundaries = [at for at, element in enumerate(row.elements) if element.boundary] if mode == "implicit" else []
-        considered = [at for at in sorted({*marks, *boundaries})[-LOOKBACK:] if row.ends[at] >= minimum]
+        if mode == "cache_control":
+            looked_at = {at for mark in marks for at in range(max(0, mark - POSITIONS + 1), mark + 1)}
+        else:
+            looked_at = set(sorted({*marks, *boundaries})[-LOOKBACK:])
+        considered = [at for at in looked_at if row.ends[at] >= minimum]
 
         hit = self._hit(row, considered, now)
         if evict == "deepest" and hit >= 0:
