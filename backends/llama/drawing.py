@@ -3,7 +3,8 @@
 A small model that is about to call `edit` often copies the old text once more as the new one. Such a call is refused
 anyway, and told so, a greedy model gives up or repeats it. So the reply is taken back to the token at which another one
 was nearly as likely, and goes on from there with that one: the model's own second choice, found by one look at numbers
-that were computed already. The KV cache keeps everything before that token.
+that were computed already. The KV cache keeps everything before that token. Fragments that were told of what is taken
+back stay told: the finished call is the one that counts.
 """
 
 import codecs
@@ -32,7 +33,9 @@ Logits = Callable[[], "npt.NDArray[np.float32]"]
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A drawn token, the character of the reply at which it begins, and the next best choice, if there was one."""
+    """A drawn token, the character of the reply at which it begins, and the next best choice, if there was one. A step
+    that was the next best choice itself has no further one, so that no way is gone twice.
+    """
 
     token: int
     start: int
@@ -59,7 +62,6 @@ class Drawing:
     stop: StopRequested
     drawn: int = 0
     _steps: list[_Step] = field(default_factory=list)
-    _tried: set[tuple[int, int]] = field(default_factory=set)
 
     @property
     def tokens(self) -> "array[int]":
@@ -120,13 +122,12 @@ class Drawing:
         choices = [
             (step.probability, index)
             for index, step in enumerate(self._steps)
-            if step.other is not None and step.start >= first and (index, step.other) not in self._tried
+            if step.other is not None and step.start >= first
         ]
         probability, index = max(choices, default=(0.0, 0))
         other = self._steps[index].other
         if probability < _LEAST_PROBABILITY or other is None:
             return False
-        self._tried.add((index, other))
         self._steps[index:] = [_Step(other, self._steps[index].start, None, 0.0)]
         return True
 
