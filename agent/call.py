@@ -1,4 +1,4 @@
-"""One call to the model: forecast of its size, stream, retries, bill, and the ledger's record of all of it."""
+"""One call to the model: forecast, stream, retries, bill, audit, and the ledger's record of all of it."""
 
 from collections.abc import Callable
 from contextlib import aclosing
@@ -9,16 +9,28 @@ from typing import Final
 
 from agent import events
 from agent.clock import Clock
-from agent.ledger_rows import CallOutcome
+from agent.counting import Counter
+from agent.forecaster import Forecaster
+from agent.ledger_rows import CallOutcome, ForecastRow
 from agent.retry import wait_before_retry
 from agent.session import Session
 from agent.speed import decode_tps
 from backends import base
-from backends.base import Backend, BackendError, ErrorKind, ReplyFinished, Request, StopReason, Usage, Veto
+from backends.base import (
+    Backend,
+    BackendError,
+    Diagnosis,
+    ErrorKind,
+    ReplyFinished,
+    Request,
+    StopReason,
+    Usage,
+    Veto,
+)
 from context.block import Block
-from context.breakpoints import plan_markers
+from context.forecast import Cause
 from context.layers.history import reply_block
-from context.tokens import Scale
+from context.prompt import Prompt
 
 Pricing = Callable[[Usage, datetime], tuple[Decimal | None, str | None]]
 """What a call costs at a time: USD (None: unknown) and where the price is from."""
@@ -70,6 +82,8 @@ class Caller:
         self,
         session: Session,
         backend: Backend,
+        forecaster: Forecaster,
+        counter: Counter,
         pricing: Pricing,
         emit: Callable[[events.Event], None],
         clock: Clock,
@@ -78,13 +92,14 @@ class Caller:
     ) -> None:
         self._session = session
         self._backend = backend
+        self._forecaster = forecaster
+        self._counter = counter
         self._pricing = pricing
         self._emit = emit
         self._clock = clock
         self._random = random
         self._veto = veto
-        self._counts = False
-        self._scale = session.ledger.scale(backend.name) or Scale(backend.capabilities.token_scale)
+        self._counted = 0  # blocks of the prompt whose tokens are known
 
     async def call(self, bill: Bill) -> Reply:
         """Send the session's prompt and append the reply; every attempt is added to `bill`.
@@ -96,6 +111,9 @@ class Caller:
             try:
                 return await self._attempt(bill)
             except BackendError as error:
+                if error.option is not None and self._forecaster.refuse(error.option, self._clock.now()):
+                    self._emit(events.CacheOptionRefused(self._number, self._backend.endpoint, error.option.value))
+                    continue  # the same call without it; whatever else is wrong will show then
                 wait = wait_before_retry(error, attempt, self._random())
                 if wait is None or bill.exhausted:
                     raise
@@ -104,35 +122,52 @@ class Caller:
                 await self._clock.sleep(wait)
                 self._session.ledger.drop_draft(self._session.id)  # the call is made again, from its beginning
 
+    async def _count(self, prompt: Prompt) -> list[Block]:
+        """The blocks that are new since the last call, with their tokens counted: by another session, or now."""
+        new = prompt.since(self._counted) if self._counted <= prompt.length else list(prompt)
+        unknown = {block.digest: block for block in new if block.known_tokens is None}
+        for digest, tokens in self._session.ledger.tokens(unknown).items():
+            unknown.pop(digest).learn_tokens(tokens)
+        await self._counter.count(unknown.values())
+        self._counted = prompt.length
+        return list(unknown.values())
+
     async def _attempt(self, bill: Bill) -> Reply:
-        session, ledger, limits = self._session, self._session.ledger, self._backend.capabilities
-        last = ledger.last_answered(session.id)
-        markers = plan_markers(session.prompt, limits.cache, last.blocks if last else None, scale=self._scale.factor)
-        same_model = last is not None and last.model == self._backend.name
+        session, ledger, backend = self._session, self._session.ledger, self._backend
+        counted = await self._count(session.prompt)
+        started = self._clock.now()
+        plan = self._forecaster.plan(started)
+        usd, _ = self._pricing(replace(plan.forecast.usage, output=0), datetime.fromtimestamp(started, UTC))
+        expected = ForecastRow(plan.forecast.usage, plan.forecast.total, usd)
         request = Request(
-            session.prompt, markers, previous_response=last.response if last and same_model else None, veto=self._veto
+            session.prompt,
+            plan.markers,
+            effort=plan.scope.effort,
+            previous_response=plan.previous_response,
+            off=plan.off,
+            veto=self._veto,
         )
-        estimate = self._scale.estimate(session.prompt.tokens) if self._counts else None
         call_id, self._number = ledger.begin_call(
             session.id,
-            model=self._backend.name,
-            dialect=self._backend.dialect,
-            started=self._clock.now(),
+            model=backend.name,
+            dialect=backend.dialect,
+            started=started,
             prompt=session.prompt,
-            markers=markers,
-            estimate=estimate,
+            markers=plan.markers,
+            endpoint=backend.endpoint,
+            effort=plan.scope.effort,
+            forecast=expected,
+            baseline=plan.baseline,
         )
-        self._emit(events.CallStarted(self._number, estimate))
+        self._emit(events.CallStarted(self._number, expected.total, expected.usage, expected.usd))
         stream = _Stream(self._clock)
 
         def settle(status: str, reply: Block | None = None) -> CallOutcome:
             outcome = self._outcome(status, stream)
             place = (session.id, session.prompt.length, reply) if reply is not None else None
-            counted: list[Block] = []
-            if status == "done":  # the tokenizer is loaded behind the first reply, not ahead of the first request
-                self._counts = True
-                outcome = replace(outcome, estimate=self._scale.estimate(request.prompt.tokens))
-                counted = request.prompt.since(last.blocks if last is not None else 0)
+            if outcome.usage.cache_read is not None or status == "done":  # the provider began to answer
+                verdict, entries = self._forecaster.audit(plan, outcome.usage, stream.diagnosis)
+                outcome = replace(outcome, verdict=verdict, entries=entries)
             ledger.finish_call(call_id, outcome, reply=place, keep_draft=status != "done", counted=counted)
             bill.add(outcome)
             return outcome
@@ -156,10 +191,13 @@ class Caller:
         outcome = settle("done", kept)
         if kept:
             session.prompt = session.prompt.append(kept)
-        self._learn(estimated=request.prompt.tokens, usage=stream.usage)
+        if outcome.verdict is not None and outcome.verdict.cause is not Cause.IMPLAUSIBLE:
+            self._forecaster.learn(request.prompt.length, stream.usage)
         tps = decode_tps(outcome.usage.output, outcome.ttft_s, stream.duration)
         self._emit(
-            events.CallFinished(self._number, outcome.usage, outcome.cost_usd, outcome.ttft_s, stream.duration, tps)
+            events.CallFinished(
+                self._number, outcome.usage, outcome.cost_usd, outcome.ttft_s, stream.duration, tps, outcome.verdict
+            )
         )
         return Reply(kept, stream.finished.stop, stream.finished.detail)
 
@@ -195,13 +233,14 @@ class Caller:
             response=finished.response_id if finished else None,
             ttft_s=stream.ttft,
             duration_s=stream.duration,
+            diagnosis=_diagnosis(stream.diagnosis),
         )
 
-    def _learn(self, *, estimated: int, usage: Usage) -> None:
-        billed = usage.input_total
-        if billed is not None:
-            self._scale = self._scale.calibrated(estimated, billed)
-            self._session.ledger.learn_scale(self._backend.name, self._scale)
+
+def _diagnosis(told: Diagnosis | None) -> str | None:
+    if told is None:
+        return None
+    return told.reason if told.missed is None else f"{told.reason} ({told.missed} tokens)"
 
 
 class _Stream:
@@ -235,6 +274,10 @@ class _Stream:
     def _note_first(self) -> None:
         if self._first is None:
             self._first = self._last
+
+    @property
+    def diagnosis(self) -> Diagnosis | None:
+        return self.finished.diagnosis if self.finished else None
 
     @property
     def ttft(self) -> float | None:

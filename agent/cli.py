@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from agent.config import MODES, Folders, load
+from agent.config import EFFORTS, MODES, Folders, load
 from agent.errors import FAILED, INTERRUPTED, USAGE, UserError
 from backends.base import BackendError
 from context.names import show_name
@@ -73,6 +73,10 @@ def run_command(
         bool, typer.Option("--continue", "-c", help="Go on with the last session of this directory.")
     ] = False,
     resume: Annotated[str | None, typer.Option(help="Go on with this session (see `agent sessions`).")] = None,
+    fork: Annotated[
+        bool, typer.Option("--fork", help="With --continue or --resume: go on in a copy, the session stays as it is.")
+    ] = False,
+    effort: Annotated[str | None, typer.Option(help=f"How much the model thinks: {', '.join(EFFORTS)}.")] = None,
     max_turns: Annotated[int | None, typer.Option(help="Most calls to the model.")] = None,
     max_cost: Annotated[str | None, typer.Option(help="Most USD to spend.")] = None,
     context: Annotated[int | None, typer.Option(help="Context window of a local model, in tokens.")] = None,
@@ -92,6 +96,7 @@ def run_command(
     flags = {
         "model": model,
         "mode": mode,
+        "effort": effort,
         "max_turns": max_turns,
         "max_cost": max_cost,
         "context": context,
@@ -99,7 +104,9 @@ def run_command(
     }
     settings = load(folders, env, {name: value for name, value in flags.items() if value is not None})
     command = _read_prompt(prompt)
-    task = Task(command, Path.cwd().resolve(), again=go_on, session=resume)
+    if fork and not (go_on or resume):
+        raise UserError("--fork needs a session: --continue, or --resume SESSION. Nothing was sent.", USAGE)
+    task = Task(command, Path.cwd().resolve(), again=go_on, session=resume, fork=fork)
     terminal = Terminal(json_lines=json_lines)
     around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
     try:

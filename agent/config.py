@@ -16,6 +16,8 @@ from backends.compatible_endpoints import load_endpoints as merged_endpoints
 
 _ENDPOINTS: Final = "endpoints"
 MODES: Final = ("plan", "ask", "edits", "auto")
+EFFORTS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"mode": MODES, "effort": EFFORTS, "cache_ttl": ("short", "long")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +27,8 @@ class Settings:
     """
 
     model: str | None = None
-    """`anthropic/…`, `openai/…`, `ENDPOINT/…` (docs/endpoints.md), `local/…` or `local:/path.gguf`. None: by the keys in
-    the environment, else local.
+    """`anthropic/…`, `openai/…`, `ENDPOINT/…` (docs/endpoints.md), `local/…` or `local:/path.gguf`. None: by the keys
+    in the environment, else local.
     """
 
     mode: str = "ask"
@@ -43,6 +45,16 @@ class Settings:
 
     threads: int | None = None
     """Threads of a local model. None: one for each physical core."""
+
+    effort: str | None = None
+    """How much a reasoning model thinks: minimal, low, medium, high, xhigh or max. None: the model's default. A change
+    in the middle of a session costs the cached history.
+    """
+
+    cache_ttl: str = "short"
+    """How long cached prefixes are asked to live: short (Anthropic 5 minutes, OpenAI 30) or long (1 hour, 12 hours;
+    writing costs more). `agent run` asks it for SYSTEM and PROJECT only: nobody comes back to the tail of a one-shot.
+    """
 
     tree_budget: int = 1500
     """Tokens that the tree of files in the PROJECT layer may take."""
@@ -149,9 +161,9 @@ def _convert(name: str, value: object, place: str) -> object:
             if not isinstance(value, str) or not value.strip():
                 raise wrong("the name of a model")
             return value.strip()
-        case "mode":
-            if value not in MODES:
-                raise wrong(f"one of {', '.join(MODES)}")
+        case "mode" | "effort" | "cache_ttl":
+            if value not in _CHOICES[name]:
+                raise wrong(f"one of {', '.join(_CHOICES[name])}")
             return value
         case "max_cost":
             try:

@@ -2,7 +2,7 @@
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,9 +14,15 @@ class LedgerError(UserError):
 
 
 class Database:
-    """`schema` is run once on a new file; `version` is its format. Raises LedgerError from every method."""
+    """`schema` is run once on a new file; `version` is its format.
 
-    def __init__(self, path: Path, schema: str, version: int, busy_timeout_s: float) -> None:
+    `migrations` turn an older format into the next one, by the format they start from. Raises LedgerError from every
+    method.
+    """
+
+    def __init__(
+        self, path: Path, schema: str, version: int, migrations: Mapping[int, str], busy_timeout_s: float
+    ) -> None:
         self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -34,30 +40,26 @@ class Database:
                 # A commit survives a kill of the process; only a crash of the machine can lose the last ones.
                 self._connection.execute("PRAGMA synchronous = NORMAL")
                 self._connection.execute("PRAGMA foreign_keys = ON")
-                self._create(schema, version)
+                self._create(schema, version, migrations)
         except LedgerError:
             self._connection.close()
             raise
 
-    def _create(self, schema: str, version: int) -> None:
+    def _create(self, schema: str, version: int, migrations: Mapping[int, str]) -> None:
         found = self._format()
         if found > version:
             raise LedgerError(
                 f"The ledger {self._path} was written by a newer release (format {found}, this one reads {version}). "
                 "It was left as it is. Upgrade keepwarm, or set KEEPWARM_HOME to another folder."
             )
-        if 0 < found < version:
-            raise LedgerError(
-                f"The ledger {self._path} was written by an older release (format {found}, this one reads {version}). "
-                "It was left as it is. Set KEEPWARM_HOME to another folder."
-            )
         if found == version:
             return
         with self.transaction() as connection:
-            if self._format() == 0:  # else another process made the tables while this one waited for the lock
-                for statement in schema.split(";\n"):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version = {version}")
+            found = self._format()  # another process may have made the tables while this one waited for the lock
+            steps = [schema] if found == 0 else [migrations[step] for step in range(found, version)]
+            for statement in ";\n".join(steps).split(";\n"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {version}")
 
     def _format(self) -> int:
         return int(self._connection.execute("PRAGMA user_version").fetchone()[0])

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any
 
 from backends.base import Usage
+from context.audit import Verdict
 
 
 class TurnEnd(StrEnum):
@@ -35,13 +36,16 @@ class SessionOpened:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A request to the model.
+    """A request to the model, and what is expected of it.
 
-    `estimate` in the model's input tokens, from the client's own count; None when it has none.
+    `estimate`: its input tokens. `forecast`: what of them will be read, written and sent fresh (None inside: there is
+    no saying); `cost_usd` of that input, None: unknown.
     """
 
     call: int
-    estimate: int | None
+    estimate: int
+    forecast: Usage
+    cost_usd: Decimal | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,10 +89,22 @@ class ReplyRestarted:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class CacheOptionRefused:
+    """The endpoint refuses a cache option (`backends.base.CacheOption`). The call goes on without it, and so does every
+    later one there.
+    """
+
+    call: int
+    endpoint: str
+    option: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class CallFinished:
     """The bill of a call.
 
-    `cost_usd` None: the price is not known. Times in seconds; `tps` is output tokens per second of decode.
+    `cost_usd` None: the price is not known. Times in seconds; `tps` is output tokens per second of decode. `verdict`:
+    why not all was read from the cache that could have been (None: the provider reported nothing).
     """
 
     call: int
@@ -97,6 +113,7 @@ class CallFinished:
     ttft_s: float | None
     duration_s: float
     tps: float | None
+    verdict: Verdict | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,6 +171,7 @@ Event = (
     | ThinkingDelta
     | ToolWriting
     | ReplyRestarted
+    | CacheOptionRefused
     | CallFinished
     | ToolStarted
     | ToolOutputChunk
@@ -170,6 +188,7 @@ _NAMES: dict[type, str] = {
     ThinkingDelta: "thinking",
     ToolWriting: "tool_writing",
     ReplyRestarted: "restarted",
+    CacheOptionRefused: "option_refused",
     CallFinished: "call_finished",
     ToolStarted: "tool_started",
     ToolOutputChunk: "tool_output",
@@ -187,8 +206,10 @@ def to_json(event: Event) -> dict[str, Any]:
     fields: dict[str, Any] = {"type": _NAMES[type(event)]}
     for field in dataclasses.fields(event):
         value = getattr(event, field.name)
-        if isinstance(value, Usage):
+        if isinstance(value, Usage | Verdict):
             fields.update(dataclasses.asdict(value))
+        elif field.name == "verdict":
+            fields["cause"] = None
         elif isinstance(value, Decimal):
             fields[field.name] = str(value)
         else:

@@ -11,16 +11,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from agent.cache_record import CacheRecord
 from agent.database import Database, LedgerError
-from agent.ledger_rows import CallOutcome, CallRow, SessionRow, ToolRun, call_row, readable, session_row
+from agent.ledger_rows import CallOutcome, CallRow, ForecastRow, SessionRow, ToolRun, call_row, readable, session_row
 from context.block import Block, ToolResult
 from context.breakpoints import Marker
+from context.cachemodel import Scope
 from context.canonical import canonical_json
 from context.notices import Environment
 from context.prompt import Prompt
 from context.tokens import Scale
 
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 
 
 class SessionBusyError(LedgerError):
@@ -32,6 +34,7 @@ class Ledger:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.caches = CacheRecord(database)
 
     @classmethod
     def open(cls, path: Path, *, busy_timeout_s: float = 10.0) -> "Ledger":
@@ -40,7 +43,8 @@ class Ledger:
         Raises LedgerError when it is damaged, locked, not writable or of a newer release.
         """
         schema = Path(__file__).with_name("ledger_schema.sql").read_text(encoding="utf-8")
-        return cls(Database(path, schema, _FORMAT, busy_timeout_s))
+        migration = Path(__file__).with_name("ledger_migrations.sql").read_text(encoding="utf-8")
+        return cls(Database(path, schema, _FORMAT, {1: migration}, busy_timeout_s))
 
     def close(self) -> None:
         self._database.close()
@@ -57,9 +61,25 @@ class Ledger:
         """Record a new session together with the first blocks of its prompt."""
         with self._database.transaction() as connection:
             connection.execute(
-                "INSERT INTO session VALUES (?, ?, ?, ?, ?)", (row.id, row.created, row.directory, row.title, row.told)
+                "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (row.id, row.created, row.directory, row.title, row.told, row.parent, row.forked_at),
             )
             self._append(connection, row.id, 0, head)
+
+    def fork_session(self, row: SessionRow) -> None:
+        """Record a new session that begins with the first `forked_at` blocks of its parent, and knows what that saw."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (row.id, row.created, row.directory, row.title, row.told, row.parent, row.forked_at),
+            )
+            connection.execute(
+                "INSERT INTO entry SELECT ?, position, digest FROM entry WHERE session = ? AND position < ?",
+                (row.id, row.parent, row.forked_at),
+            )
+            connection.execute(
+                "INSERT INTO seen SELECT ?, path, digest FROM seen WHERE session = ?", (row.id, row.parent)
+            )
 
     def session(self, session_id: str) -> SessionRow | None:
         rows = self._database.rows("SELECT * FROM session WHERE id = ?", session_id)
@@ -107,22 +127,31 @@ class Ledger:
                     "one has done to your files. Go on there, or start a new session."
                 ) from error
 
-    def prompt(self, session_id: str) -> Prompt:
-        """The session's prompt, block for block as it was stored.
+    def prompt(self, session_id: str, blocks: int | None = None) -> Prompt:
+        """The session's prompt (or its first `blocks` blocks), block for block as it was stored.
 
         Raises LedgerError for a block that cannot be read.
         """
         rows = self._database.rows(
             "SELECT b.digest, b.body, b.tokens FROM entry e JOIN block b USING (digest) "
-            "WHERE e.session = ? ORDER BY e.position",
-            session_id,
+            "WHERE e.session = ? AND (? IS NULL OR e.position < ?) ORDER BY e.position",
+            *(session_id, blocks, blocks),
         )
         with readable(session_id):
-            blocks = [Block.from_json(json.loads(row["body"]), row["tokens"]) for row in rows]
-            for row, block in zip(rows, blocks, strict=True):
+            found = [Block.from_json(json.loads(row["body"]), row["tokens"]) for row in rows]
+            for row, block in zip(rows, found, strict=True):
                 if row["digest"] != block.digest:
                     raise ValueError(f"block {row['digest'][:12]} is not what its digest says")
-            return Prompt.empty().extend(blocks)
+            return Prompt.empty().extend(found)
+
+    def tokens(self, digests: Iterable[str]) -> dict[str, int]:
+        """The counted tokens of those of the blocks that any session has sent before, by digest."""
+        found = {}
+        for digest in digests:
+            for row in self._database.rows("SELECT tokens FROM block WHERE digest = ?", digest):
+                if row["tokens"] is not None:
+                    found[digest] = int(row["tokens"])
+        return found
 
     def told(self, row: SessionRow) -> Environment:
         """The environment as the model of this session knows it."""
@@ -140,19 +169,25 @@ class Ledger:
         started: float,
         prompt: Prompt,
         markers: Sequence[Marker],
-        estimate: int | None,
+        endpoint: str,
+        effort: str | None,
+        forecast: ForecastRow,
+        baseline: int | None,
     ) -> tuple[int, int]:
-        """Record a request before it is sent. Returns the call's id and its number in the session."""
+        """Record a request, with what is expected of it, before it is sent. Returns the call's id and its number in the
+        session.
+        """
         with self._database.transaction() as connection:
             query = "SELECT coalesce(max(number), 0) + 1 FROM call WHERE session = ?"
             number = int(connection.execute(query, (session_id,)).fetchone()[0])
             cursor = connection.execute(
                 "INSERT INTO call "
-                "(session, number, model, dialect, started, blocks, prompt, markers, estimate, status) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'open')",
+                "(session, number, model, dialect, started, blocks, prompt, markers, estimate, endpoint, effort, "
+                "forecast, baseline, status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'open')",
                 (
                     *(session_id, number, model, dialect, started, prompt.length, prompt.digest),
-                    *(json.dumps([[marker.blocks, marker.ttl] for marker in markers]), estimate),
+                    *(json.dumps([[marker.blocks, marker.ttl] for marker in markers]), forecast.total),
+                    *(endpoint, effort, forecast.to_json(), baseline),
                 ),
             )
             return int(cursor.lastrowid or 0), number
@@ -178,20 +213,24 @@ class Ledger:
 
         In the same transaction, append its `reply` (session, position, block) and drop its draft.
         """
-        usage, cost = outcome.usage, outcome.cost_usd
+        usage, cost, verdict = outcome.usage, outcome.cost_usd, outcome.verdict
         with self._database.transaction() as connection:
             connection.execute(
                 "UPDATE call SET status = ?, stop = ?, response = ?, "
                 "estimate = coalesce(?, estimate), fresh = ?, cache_read = ?, cache_write = ?, "
-                "cache_write_long = ?, output = ?, reasoning = ?, cost_usd = ?, price = ?, ttft_s = ?, duration_s = ? "
-                "WHERE id = ?",
+                "cache_write_long = ?, output = ?, reasoning = ?, cost_usd = ?, price = ?, ttft_s = ?, duration_s = ?, "
+                "cause = ?, foreseen = ?, missed = ?, since = ?, disputed = ?, diagnosis = ? WHERE id = ?",
                 (
                     *(outcome.status, outcome.stop, outcome.response, outcome.estimate),
                     *(usage.fresh, usage.cache_read, usage.cache_write, usage.cache_write_long),
                     *(usage.output, usage.reasoning, None if cost is None else str(cost), outcome.price),
-                    *(outcome.ttft_s, outcome.duration_s, call_id),
+                    *(outcome.ttft_s, outcome.duration_s),
+                    *((verdict.cause, verdict.foreseen, verdict.missed) if verdict else (None, None, None)),
+                    *((verdict.since, verdict.disputed) if verdict else (None, None)),
+                    *(outcome.diagnosis, call_id),
                 ),
             )
+            self.caches.remember(connection, outcome.entries)
             connection.executemany(
                 "UPDATE block SET tokens = ? WHERE digest = ? AND tokens IS NULL",
                 [(block.known_tokens, block.digest) for block in counted],
@@ -209,14 +248,35 @@ class Ledger:
             for row in self._database.rows("SELECT * FROM call WHERE session = ? ORDER BY number", session_id)
         ]
 
-    def last_answered(self, session_id: str) -> CallRow | None:
+    def last_answered(self, session_id: str, scope: Scope | None = None) -> CallRow | None:
         """The last call that the provider began to answer: what it read and wrote is in the cache.
 
-        A request that was refused or never arrived wrote nothing, and is no place to look for a cached prefix.
+        With `scope`, the last one made in it. A fork that has made none goes on from its parent's. A request that was
+        refused or never arrived wrote nothing, and is no place to look for a cached prefix.
         """
         rows = self._database.rows(
-            "SELECT * FROM call WHERE session = ? AND fresh IS NOT NULL ORDER BY number DESC LIMIT 1", session_id
+            "WITH RECURSIVE line(id, depth, blocks) AS (SELECT ?, 0, 1 << 60 UNION ALL "
+            "SELECT s.parent, depth + 1, min(blocks, s.forked_at) FROM line JOIN session s ON s.id = line.id "
+            "WHERE s.parent IS NOT NULL) "
+            "SELECT c.* FROM line JOIN call c ON c.session = line.id WHERE c.fresh IS NOT NULL "
+            "AND c.blocks <= line.blocks AND (? IS NULL OR (c.endpoint = ? AND c.model = ? AND c.effort IS ?)) "
+            "ORDER BY line.depth, c.number DESC LIMIT 1",
+            session_id,
+            *((scope.endpoint, scope.endpoint, scope.model, scope.effort) if scope else (None, None, None, None)),
         )
+        return call_row(rows[0]) if rows else None
+
+    def last_elsewhere(self, session_id: str, scope: Scope, since: float) -> CallRow | None:
+        """The last call in `scope` that another session made after `since` and that was answered."""
+        rows = self._database.rows(
+            "SELECT * FROM call WHERE endpoint = ? AND model = ? AND session != ? AND fresh IS NOT NULL "
+            "AND started > ? ORDER BY started DESC LIMIT 1",
+            *(scope.endpoint, scope.model, session_id, since),
+        )
+        return call_row(rows[0]) if rows else None
+
+    def call(self, call_id: int) -> CallRow | None:
+        rows = self._database.rows("SELECT * FROM call WHERE id = ?", call_id)
         return call_row(rows[0]) if rows else None
 
     def last_status(self, session_id: str) -> str | None:

@@ -1,5 +1,6 @@
 """The rows of the ledger, as the rest of the program sees them, and how they are read back."""
 
+import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +9,10 @@ from decimal import Decimal
 
 from agent.database import LedgerError
 from backends.base import Usage
+from context.audit import Verdict
 from context.block import ToolResult
+from context.cachemodel import Entry, Scope
+from context.forecast import Cause, Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +22,44 @@ class SessionRow:
     directory: str
     title: str
     told: str
+    parent: str | None = None
+    forked_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastRow:
+    """What was expected before a call was sent. `usage` without output; `usd` of the input, None: unknown."""
+
+    usage: Usage
+    total: int
+    usd: Decimal | None
+
+    def to_json(self) -> str:
+        usage = self.usage
+        return json.dumps(
+            {
+                "fresh": usage.fresh,
+                "cache_read": usage.cache_read,
+                "cache_write": usage.cache_write,
+                "cache_write_long": usage.cache_write_long,
+                "total": self.total,
+                "usd": None if self.usd is None else str(self.usd),
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> "ForecastRow":
+        told = json.loads(text)
+        total, usd = int(told.pop("total")), told.pop("usd")
+        return cls(Usage(**told), total, None if usd is None else Decimal(usd))
 
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """One request, as it stands in the ledger. Times in seconds, `cost_usd` in USD; None: unknown."""
+    """One request, as it stands in the ledger. Times in seconds, `cost_usd` in USD; None: unknown.
+
+    `baseline`: the id of the call that its audit compares it with.
+    """
 
     id: int
     session: str
@@ -41,11 +78,26 @@ class CallRow:
     price: str | None
     ttft_s: float | None
     duration_s: float | None
+    endpoint: str | None
+    effort: str | None
+    forecast: ForecastRow | None
+    verdict: Verdict | None
+    diagnosis: str | None
+    baseline: int | None
+
+    @property
+    def sent(self) -> Sent | None:
+        """What was sent, for the next forecast; None for calls of before forecasts were recorded."""
+        if self.endpoint is None:
+            return None
+        return Sent(Scope(self.endpoint, self.model, self.effort), self.blocks, self.prompt)
 
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """What is known of a call when it ends. `status`: done, failed or interrupted."""
+    """What is known of a call when it ends. `status`: done, failed or interrupted. `entries`: what the provider's cache
+    holds now.
+    """
 
     status: str
     usage: Usage
@@ -56,6 +108,9 @@ class CallOutcome:
     ttft_s: float | None = None
     duration_s: float | None = None
     estimate: int | None = None
+    verdict: Verdict | None = None
+    diagnosis: str | None = None
+    entries: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +135,10 @@ def readable(session_id: str) -> Iterator[None]:
 
 def session_row(row: sqlite3.Row) -> SessionRow:
     with readable(str(row["id"])):
-        return SessionRow(row["id"], float(row["created"]), str(row["directory"]), str(row["title"]), row["told"])
+        return SessionRow(
+            *(row["id"], float(row["created"]), str(row["directory"]), str(row["title"]), row["told"]),
+            *(row["parent"], row["forked_at"]),
+        )
 
 
 def call_row(row: sqlite3.Row) -> CallRow:
@@ -113,4 +171,17 @@ def call_row(row: sqlite3.Row) -> CallRow:
             price=row["price"],
             ttft_s=seconds("ttft_s"),
             duration_s=seconds("duration_s"),
+            endpoint=row["endpoint"],
+            effort=row["effort"],
+            forecast=None if row["forecast"] is None else ForecastRow.from_json(row["forecast"]),
+            verdict=_verdict(row),
+            diagnosis=row["diagnosis"],
+            baseline=row["baseline"],
         )
+
+
+def _verdict(row: sqlite3.Row) -> Verdict | None:
+    if row["cause"] is None:
+        return None
+    missed, since = row["missed"], row["since"]
+    return Verdict(Cause(row["cause"]), bool(row["foreseen"]), missed, since, bool(row["disputed"]))

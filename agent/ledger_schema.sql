@@ -1,13 +1,15 @@
 -- The ledger: one SQLite file for all sessions of a user. Blocks, entries and wire forms are only ever added; a call and a
 -- tool run are completed once; a draft goes when its reply is complete. What is rewritten is the latest of its kind:
--- session.told, seen and scale.
+-- session.told, seen, scale, cached and refusal.
 
 CREATE TABLE session (
     id         TEXT PRIMARY KEY,
     created    REAL NOT NULL,           -- seconds since the epoch, UTC
     directory  TEXT NOT NULL,           -- working directory at the start
     title      TEXT NOT NULL,
-    told       TEXT NOT NULL            -- JSON: the environment as the model was last told (context.notices.Environment)
+    told       TEXT NOT NULL,           -- JSON: the environment as the model was last told (context.notices.Environment)
+    parent     TEXT REFERENCES session(id), -- the session that this one was forked from
+    forked_at  INTEGER                  -- blocks that it took over
 );
 
 -- Content-addressed blocks: equal content is stored once, whatever sessions carry it.
@@ -58,8 +60,36 @@ CREATE TABLE call (
     price      TEXT,                    -- where the price is from, with its date
     ttft_s     REAL,
     duration_s REAL,
+    endpoint   TEXT,                    -- the host that was called
+    effort     TEXT,                    -- of reasoning; NULL: the model's default
+    forecast   TEXT,                    -- JSON, before sending: fresh, cache_read, cache_write, cache_write_long, total, usd
+    cause      TEXT,                    -- why not all was read that had been sent before (context.forecast.Cause)
+    foreseen   INTEGER,                 -- whether the forecast said so
+    missed     INTEGER,                 -- tokens
+    since      REAL,                    -- when that came about
+    disputed   INTEGER,                 -- whether the provider's own diagnosis says something else
+    diagnosis  TEXT,                    -- as the provider spells it
+    baseline   INTEGER,                 -- id of the call that it is compared with
     UNIQUE (session, number)
 );
+
+-- What the providers' caches hold, as far as we know (context.cachemodel.Entry).
+CREATE TABLE cached (
+    key        TEXT NOT NULL,           -- endpoint, model, effort
+    prefix     TEXT NOT NULL,           -- running digest of the prompt
+    tokens     INTEGER NOT NULL,
+    used       REAL NOT NULL,           -- start of the request that wrote or last read it
+    ttl        REAL,                    -- seconds, as granted; NULL: no clock
+    PRIMARY KEY (key, prefix)
+) WITHOUT ROWID;
+
+-- Cache options that an endpoint has refused: it is not sent them again.
+CREATE TABLE refusal (
+    endpoint   TEXT NOT NULL,
+    option     TEXT NOT NULL,           -- backends.base.CacheOption
+    at         REAL NOT NULL,
+    PRIMARY KEY (endpoint, option)
+) WITHOUT ROWID;
 
 -- Text that has been streamed for a call and is not yet part of a block: what survives a kill in the middle of a reply.
 CREATE TABLE draft (

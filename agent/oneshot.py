@@ -13,8 +13,10 @@ from agent.backend_choice import Downloads, choose_model, find_model, load_catal
 from agent.call import Caller, Pricing
 from agent.clock import Clock
 from agent.config import Folders, Settings
+from agent.counting import Counter
 from agent.errors import FAILED, INTERRUPTED, LIMIT, USAGE, UserError
 from agent.events import TurnEnd
+from agent.forecaster import Forecaster
 from agent.gate import Asker, ModeGate
 from agent.ledger import Ledger
 from agent.ledger_rows import SessionRow
@@ -26,7 +28,9 @@ from agent.toolbox import Toolbox
 from agent.tools import registry, specs
 from agent.tools.base import SMALL_OUTPUT, OutputLimits, ToolContext
 from backends.base import Backend, Usage
-from context.block import Block
+from context.block import Block, Layer
+from context.breakpoints import ALL_SHORT
+from context.cache_rules import Ttl
 from context.layers.project import project_block
 from context.layers.system import system_blocks
 from context.names import show_name
@@ -44,12 +48,15 @@ EXIT_CODES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What to do. `session`: the id to go on with; `again`: go on with the last session of the directory."""
+    """What to do. `session`: the id to go on with; `again`: go on with the last session of the directory. `fork`: in a
+    copy of it, so that it stays as it is.
+    """
 
     command: str
     directory: Path
     again: bool = False
     session: str | None = None
+    fork: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +87,23 @@ async def run_once(task: Task, settings: Settings, folders: Folders, around: Sur
     async with AsyncExitStack() as stack:
         ledger = stack.enter_context(Ledger.open(folders.ledger))
         row = _earlier(ledger, task)
-        if row is not None:
+        if row is not None and not task.fork:
             stack.enter_context(session_lock(folders.data / "locks", row.id))
         backend = await open_backend(info, settings, folders, around.env, ledger, around.downloads)
         stack.push_async_callback(backend.aclose)
+        counter = Counter()
+        stack.push_async_callback(counter.aclose)
         async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
+            tasks.create_task(counter.start())
             tasks.create_task(backend.prepare())
             head = None if row else await asyncio.to_thread(_head, task, settings, backend, redactor, around)
         session = _open_session(ledger, row, head or [], task, settings, around)
-        if row is None:
+        if row is None or task.fork:
             stack.enter_context(session_lock(folders.data / "locks", session.id))
         around.emit(
             events.SessionOpened(session.id, info.name, settings.mode, show_name(str(task.directory)), session.resumed)
         )
-        loop = _assemble(session, backend, pricer, task, settings, folders, redactor, around)
+        loop = _assemble(session, backend, counter, pricer, task, settings, folders, redactor, around)
         try:
             finished = await loop.turn(task.command, _environment(task, settings, around))
         except asyncio.CancelledError:
@@ -104,6 +114,7 @@ async def run_once(task: Task, settings: Settings, folders: Folders, around: Sur
 def _assemble(
     session: Session,
     backend: Backend,
+    counter: Counter,
     pricer: Pricing,
     task: Task,
     settings: Settings,
@@ -128,7 +139,11 @@ def _assemble(
     gate = ModeGate(Mode(settings.mode), task.directory, around.asker, readable=[spill])
     toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach)
     veto = coach.veto if coach else None
-    caller = Caller(session, backend, pricer, around.emit, around.clock, around.random, veto)
+    ttl: dict[Layer, Ttl] = dict(ALL_SHORT)
+    if settings.cache_ttl == "long":
+        ttl |= {Layer.SYSTEM: "long", Layer.PROJECT: "long"}
+    forecaster = Forecaster(session, backend, settings.effort, ttl)
+    caller = Caller(session, backend, forecaster, counter, pricer, around.emit, around.clock, around.random, veto)
     return Loop(session, caller, toolbox, Limits(settings.max_turns, settings.max_cost), around.emit)
 
 
@@ -145,6 +160,8 @@ def _open_session(
     ledger: Ledger, row: SessionRow | None, head: list[Block], task: Task, settings: Settings, around: Surroundings
 ) -> Session:
     if row is not None:
+        if task.fork:
+            return Session.fork(ledger, row, now=around.clock.now(), title=task.command)
         return Session.resume(ledger, row)
     return Session.create(
         ledger,

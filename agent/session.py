@@ -47,6 +47,14 @@ class Session:
         """The stored session, block for block. Call `repair` before the next command."""
         return cls(row.id, ledger, ledger.prompt(row.id), ledger.told(row), resumed=True)
 
+    @classmethod
+    def fork(cls, ledger: Ledger, row: SessionRow, *, now: float, title: str) -> "Session":
+        """A new session that goes on from all that the stored one holds; that one stays as it is."""
+        prompt = ledger.prompt(row.id)
+        session_id, shown = new_session_id(now), show_name(" ".join(title.split())[:_TITLE_LENGTH])
+        ledger.fork_session(SessionRow(session_id, now, row.directory, shown, row.told, row.id, prompt.length))
+        return cls(session_id, ledger, prompt, ledger.told(row), resumed=True)
+
     def append(self, blocks: Iterable[Block], *, told: Environment | None = None) -> None:
         """Record `blocks` and make them part of the prompt.
 

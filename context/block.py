@@ -119,6 +119,10 @@ class Block:
 
         return count_parts(self.parts) if self.counted is None else self.counted
 
+    def learn_tokens(self, tokens: int) -> None:
+        """Set `tokens`, counted elsewhere by the same rule."""
+        self.__dict__["tokens"] = tokens
+
     @property
     def known_tokens(self) -> int | None:
         """`tokens` if they have been counted."""
@@ -128,7 +132,7 @@ class Block:
     def sent(self, dialect: str) -> tuple[Part, ...]:
         """The parts that go over the wire in `dialect`: no text without a visible character, no foreign opaque bytes.
 
-        Block marks aside, this is what the provider's cache sees; a block of which nothing is sent does not exist there.
+        A block of which nothing is sent does not exist for the provider.
         """
         return tuple(
             part

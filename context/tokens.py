@@ -27,20 +27,29 @@ def count_parts(parts: tuple[Part, ...]) -> int:
 
     Opaque bytes count by `Opaque.cost`; a text without a visible character is not sent and counts nothing.
     """
-    total = _FRAME_TOKENS
+    return overhead(parts) + sum(count_tokens(text) for text in texts(parts))
+
+
+def texts(parts: tuple[Part, ...]) -> list[str]:
+    """What of `parts` a tokenizer has to count."""
+    found = []
     for part in parts:
         match part:
-            case Text(text):
-                total += count_tokens(text) if text.strip() else 0
+            case Text(text) if text.strip():
+                found.append(text)
             case ToolSpec(name, description, parameters):
-                total += count_tokens(f"{name}\n{description}\n{parameters}") + _FRAME_TOKENS
+                found.append(f"{name}\n{description}\n{parameters}")
             case ToolCall(_, name, arguments):
-                total += count_tokens(f"{name}\n{arguments}") + _FRAME_TOKENS
+                found.append(f"{name}\n{arguments}")
             case ToolResult(_, text, _):
-                total += count_tokens(text) + _FRAME_TOKENS
-            case Opaque():
-                total += part.cost
-    return total
+                found.append(text)
+    return found
+
+
+def overhead(parts: tuple[Part, ...]) -> int:
+    """Tokens of `parts` that no tokenizer has to count."""
+    frames = 1 + sum(isinstance(part, ToolSpec | ToolCall | ToolResult) for part in parts)
+    return frames * _FRAME_TOKENS + sum(part.cost for part in parts if isinstance(part, Opaque))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,10 @@ import pytest
 
 from agent import events
 from agent.call import Caller
+from agent.counting import Counter
 from agent.database import LedgerError
 from agent.events import TurnEnd
+from agent.forecaster import Forecaster
 from agent.gate import ModeGate
 from agent.ledger import Ledger
 from agent.loop import Limits, Loop
@@ -110,7 +112,14 @@ class Run:
         toolbox = Toolbox(self.session, registry(), context, gate, Redactor({}), self.events.append, self.clock)
         price = None if cost is None else Decimal(cost)
         caller = Caller(
-            self.session, backend, lambda usage, at: (price, "test"), self.events.append, self.clock, lambda: 0.0
+            self.session,
+            backend,
+            Forecaster(self.session, backend, None),
+            Counter(),
+            lambda usage, at: (price, "test"),
+            self.events.append,
+            self.clock,
+            lambda: 0.0,
         )
         return Loop(self.session, caller, toolbox, limits, self.events.append), backend
 

@@ -16,9 +16,12 @@ from agent import events
 from agent.events import TurnEnd
 from agent.reports.totals import Totals, money, percent, tokens
 from backends.llama.models import is_local
+from context.explain import sentence
+from context.forecast import Cause
 
 _PROGRESS_FROM: Final = 256  # tokens of prefill; below it the bar would only flicker
 _OUTPUT_LINES: Final = 12  # of a command that are shown while it runs
+_WORTH_TELLING: Final = 1000  # tokens of a miss
 # A reply may quote what it read in a file; it must not command the terminal.
 _NO_CONTROL: Final = {code: None for code in (*range(32), 127, *range(128, 160)) if chr(code) not in "\n\t"}
 
@@ -54,6 +57,10 @@ class OneShotText:
                 self._stream(text)
             case events.ReplyRestarted(_, reason, wait_s):
                 self._say(f"[yellow]{escape(reason)}[/yellow] [dim]Trying again in {wait_s:.0f} s.[/dim]")
+            case events.CacheOptionRefused(_, endpoint, option):
+                self._say(
+                    f"[yellow]{escape(endpoint)} refuses the cache option {option}: it is left out from now on.[/]"
+                )
             case events.ToolStarted(_, _, _, summary):
                 self._say(f"[bold]›[/bold] {escape(summary)}")
             case events.ToolOutputChunk(_, text):
@@ -65,6 +72,7 @@ class OneShotText:
             case events.CallFinished():
                 self._totals = self._totals.plus(event.usage, event.cost_usd)
                 self._end_line()
+                self._tell_miss(event)
             case events.Notice(text):
                 self._say(f"[yellow]{escape(text)}[/yellow]")
             case events.TurnFinished():
@@ -92,6 +100,16 @@ class OneShotText:
             f"[dim]{calls} · {tokens(totals.input_total)} tokens in, {percent(totals.hit_rate)} from cache · "
             f"{tokens(totals.output)} out · {cost} · agent cost {event.session}[/dim]"
         )
+
+    def _tell_miss(self, event: events.CallFinished) -> None:
+        verdict = event.verdict
+        if verdict is None or verdict.cause in (Cause.NONE, Cause.FIRST, Cause.NOT_REPORTED):
+            return
+        if verdict.cause in (Cause.TTL_SHORTENED, Cause.IMPLAUSIBLE) or (verdict.missed or 0) >= _WORTH_TELLING:
+            missed = f"{verdict.missed:,} tokens not read: " if verdict.missed else ""
+            self._say(
+                f"[yellow]cache: {missed}{escape(sentence(verdict.cause))}[/yellow] [dim]agent cache explain[/dim]"
+            )
 
     def _stream(self, text: str) -> None:
         if self._streams:

@@ -1,0 +1,37 @@
+"""What the ledger knows of the providers' caches, across sessions and processes: entries, and refused options."""
+
+import sqlite3
+from collections.abc import Iterable
+
+from agent.database import Database
+from backends.base import CacheOption
+from context.cachemodel import Entry
+
+
+class CacheRecord:
+    """The durable `context.cachemodel.Entries`. Raises LedgerError."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, key: str, prefix: str) -> Entry | None:
+        rows = self._database.rows("SELECT * FROM cached WHERE key = ? AND prefix = ?", key, prefix)
+        return Entry(*tuple(rows[0])) if rows else None
+
+    def remember(self, connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
+        """Keep `entries`, each in place of the one of equal key and prefix, within the caller's transaction."""
+        connection.executemany(
+            "INSERT OR REPLACE INTO cached VALUES (?, ?, ?, ?, ?)",
+            [(entry.key, entry.prefix, entry.tokens, entry.used, entry.ttl) for entry in entries],
+        )
+
+    def refused(self, endpoint: str) -> frozenset[CacheOption]:
+        """The options that `endpoint` has refused. One that this release does not know is left out."""
+        rows = self._database.rows("SELECT option FROM refusal WHERE endpoint = ?", endpoint)
+        known = {option.value for option in CacheOption}
+        return frozenset(CacheOption(row["option"]) for row in rows if row["option"] in known)
+
+    def refuse(self, endpoint: str, option: CacheOption, at: float) -> None:
+        """Note that `endpoint` refuses `option` (`at`: seconds since the epoch)."""
+        with self._database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO refusal VALUES (?, ?, ?)", (endpoint, option.value, at))

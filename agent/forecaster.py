@@ -1,0 +1,142 @@
+"""Plans what a call marks, forecasts its bill before it is sent, and audits the bill when it is there.
+
+The decisions are those of `context`; here they meet the ledger's record of what has been sent and what is cached.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Literal
+
+from agent.ledger_rows import CallRow
+from agent.session import Session
+from backends.base import Backend, CacheOption, Diagnosis, Usage
+from context.audit import Verdict, audit
+from context.block import Layer
+from context.breakpoints import ALL_SHORT, Marker, plan_markers
+from context.cache_rules import Ttl
+from context.cachemodel import Entry, Scope
+from context.forecast import Cause, Forecast, forecast, settle
+from context.sizes import Anchor, Sizes
+from context.tokens import Scale
+
+_LONGEST_HEAD: Final = 32  # blocks that SYSTEM and PROJECT take at most
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a call is to be made. `baseline`: the call that its audit compares it with."""
+
+    markers: tuple[Marker, ...]
+    forecast: Forecast
+    scope: Scope
+    off: frozenset[CacheOption]
+    previous_response: str | None
+    baseline: int | None
+
+
+class Forecaster:
+    """For the calls of one session on one backend. `effort`: None is the model's default."""
+
+    def __init__(
+        self, session: Session, backend: Backend, effort: str | None, ttl: Mapping[Layer, Ttl] = ALL_SHORT
+    ) -> None:
+        self._session = session
+        self._backend = backend
+        self._scope = Scope(backend.endpoint, backend.name, effort)
+        self._rules = backend.capabilities.cache
+        self._ttl = ttl
+        self._sizes = Sizes(backend.dialect)
+        self._scale = session.ledger.scale(backend.name) or Scale(backend.capabilities.token_scale)
+        self._off = session.ledger.caches.refused(backend.endpoint)
+
+    def plan(self, now: float) -> Plan:
+        """Markers and forecast for the session's prompt as it is. The prompt's blocks should have been counted."""
+        session, ledger, rules = self._session, self._session.ledger, self._rules
+        last, mine = self._goes_on(ledger.last_answered(session.id)), None
+        if last is not None:
+            mine = self._goes_on(ledger.last_answered(session.id, self._scope))
+        markers: tuple[Marker, ...] = ()
+        if CacheOption.MARKERS not in self._off and rules.kind == "markers":
+            long = rules.ttl_long is not None and CacheOption.LONG_TTL not in self._off
+            markers = plan_markers(
+                *(session.prompt, rules, mine.blocks if mine else None, self._ttl if long else ALL_SHORT),
+                scale=self._scale.factor,
+            )
+        billed = mine.usage.input_total if mine else None
+        made = forecast(
+            session.prompt,
+            markers,
+            sizes=self._sizes,
+            scale=self._scale.factor,
+            scope=self._scope,
+            rules=rules,
+            entries=ledger.caches,
+            last=last.sent if last else None,
+            now=now,
+            anchor=Anchor(mine.blocks, billed) if mine and billed else None,
+        )
+        baseline = last
+        if last is None and rules.kind != "none":
+            baseline = ledger.last_elsewhere(session.id, self._scope, now - (rules.ttl_long or rules.ttl_short or 0))
+            made = self._compare(made, baseline)
+        return Plan(
+            markers, made, self._scope, self._off, mine.response if mine else None, baseline.id if baseline else None
+        )
+
+    def audit(self, plan: Plan, usage: Usage, diagnosis: Diagnosis | None) -> tuple[Verdict, tuple[Entry, ...]]:
+        """The verdict on a bill, and what the provider's cache holds after it."""
+        said = diagnosis.reason if diagnosis and plan.previous_response else None
+        verdict = audit(plan.forecast, usage, self._rules, said)
+        if verdict.cause is Cause.IMPLAUSIBLE:
+            usage = plan.forecast.usage
+        made = settle(
+            plan.forecast,
+            usage,
+            sizes=self._sizes,
+            scope=self._scope,
+            rules=self._rules,
+            entries=self._session.ledger.caches,
+        )
+        return verdict, tuple(made)
+
+    def learn(self, blocks: int, usage: Usage) -> None:
+        """Correct the model's tokens per estimated token by a bill for a prompt of `blocks` blocks."""
+        if (billed := usage.input_total) is not None:
+            self._scale = self._scale.calibrated(self._sizes.estimate(blocks), billed)
+            self._session.ledger.learn_scale(self._backend.name, self._scale)
+
+    def refuse(self, option: CacheOption, at: float) -> bool:
+        """Do without `option` from now on. False when that was so already: the refusal means something else."""
+        if option in self._off:
+            return False
+        self._off |= {option}
+        self._session.ledger.caches.refuse(self._backend.endpoint, option, at)
+        return True
+
+    def _goes_on(self, call: CallRow | None) -> CallRow | None:
+        """The call, if it is one of this release's and not longer than the prompt is now."""
+        return call if call and call.sent and call.blocks <= self._session.prompt.length else None
+
+    def _compare(self, made: Forecast, other: CallRow | None) -> Forecast:
+        """The forecast of a first call, when another session's call says what could have been read.
+
+        SYSTEM is the same for all repositories, and PROJECT for all sessions on one snapshot. Where it is not, that is
+        a change and no first time.
+        """
+        if other is None:
+            return made
+        ledger, prompt = self._session.ledger, self._session.prompt
+        theirs = ledger.prompt(other.session, min(other.blocks, _LONGEST_HEAD))
+        read = made.hit.blocks if made.hit else 0
+        layers: list[Literal[Layer.SYSTEM, Layer.PROJECT]] = [Layer.SYSTEM]
+        row, mine = ledger.session(other.session), ledger.session(self._session.id)
+        if row is not None and mine is not None and row.directory == mine.directory:
+            layers.append(Layer.PROJECT)
+        for layer in layers:
+            end = theirs.head(layer)
+            entry = ledger.caches.find(self._scope.key(self._rules, head=True), end.digest)
+            if entry is None or not entry.alive(made.now) or end.length <= read:
+                continue
+            if prompt.head(layer).digest != end.digest:
+                return replace(made, cause=Cause.CHANGED, best=max(made.best, entry.tokens))
+        return made
