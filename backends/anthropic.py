@@ -8,11 +8,11 @@ models, thinking blocks returned unmodified.
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from backends.anthropic_errors import OFFICIAL_URL, error_in_stream, from_sdk
 from backends.anthropic_reply import BrokenStreamError, ReplyReader
@@ -20,12 +20,10 @@ from backends.anthropic_wire import DamagedWireError, RequestBody, dialect_of
 from backends.base import BackendError, CacheOption, Capabilities, Env, ErrorKind, Event, Request, Usage, WireStore
 from backends.catalog import ModelInfo
 from backends.errors import Endpoint, broken_answer, cut_stream
+from backends.sse import check_type, drain
 
 if TYPE_CHECKING:
     import anthropic
-    import httpx2
-
-_DRAIN_S: Final = 1.0
 
 
 class AnthropicBackend:
@@ -117,7 +115,7 @@ class AnthropicBackend:
                     raise cut_stream(self._endpoint)
                 for event in reader.finish():
                     yield event
-                await _drain(payloads)
+                await drain(payloads)
         except BrokenStreamError as error:
             raise broken_answer(self._endpoint, f"a broken stream ({error})") from error
 
@@ -224,7 +222,7 @@ class AnthropicBackend:
                 stream_cls=anthropic.AsyncStream[anthropic.types.RawMessageStreamEvent],
             )
             try:
-                self._check_type(stream.response)
+                check_type(stream.response, self._endpoint)
                 async for event in anthropic.AsyncStream.raw_events(stream.response):
                     if event.data:
                         yield self._parsed(event.data)
@@ -235,12 +233,6 @@ class AnthropicBackend:
         except UnicodeDecodeError as error:
             raise broken_answer(self._endpoint, "bytes that are no UTF-8") from error
 
-    def _check_type(self, response: "httpx2.Response") -> None:
-        kind = response.headers.get("content-type", "").partition(";")[0].strip()
-        if kind != "text/event-stream":
-            what = "a web page" if "html" in kind else f"{kind or 'no content type'}"
-            raise broken_answer(self._endpoint, f"{what} instead of a stream of events")
-
     def _parsed(self, data: str) -> Any:
         try:
             payload = json.loads(data)
@@ -249,13 +241,3 @@ class AnthropicBackend:
         if isinstance(payload, dict) and payload.get("type") == "error":
             raise error_in_stream(payload, self._endpoint)
         return payload
-
-
-async def _drain(payloads: AsyncIterator[Any]) -> None:
-    """Read to the end of the response, so that the connection can serve the next call."""
-    try:
-        async with asyncio.timeout(_DRAIN_S):
-            async for _ in payloads:
-                pass
-    except (TimeoutError, BackendError):
-        return  # the reply is whole; only the connection is of no more use
