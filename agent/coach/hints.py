@@ -1,0 +1,102 @@
+"""Hints: where the things are that a task names, and what to look at after a result."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from agent.coach.repository import Repository
+from agent.coach.turn import Turn
+from agent.tools.base import ToolOutput
+from agent.tools.under_test import is_test
+
+_MOST_WORDS: Final = 8  # of a text that are looked for one by one
+_MOST_LOOSE: Final = 15  # lines that hold one of them
+_MOST_NAMES: Final = 40  # words of a command that are looked up
+_MOST_DEFINITIONS: Final = 6
+_WORD: Final = re.compile(r"[^\W\d_]{4,}")
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_KINDS: Final = "export|public|static|const|let|var|final|def|class|function|fn|func|struct|interface|type"
+# Words that say nothing of where to look.
+_COMMON_WORDS: Final = """
+about again also change code correct does each else every everywhere exactly fail fails file find fixed from function into
+line lines long make method must name nothing only otherwise please project should some test tests that them then there
+they this value what when where which with your
+"""
+_COMMON: Final = frozenset(_COMMON_WORDS.split())
+_TEST_RUN: Final = re.compile(r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|node --test|\w+ (?:run )?test)\b")
+
+
+async def at_start(turn: Turn, repository: Repository) -> list[str]:
+    """Notices to go with the command: where the things that it names are defined."""
+    names = [word for word in dict.fromkeys(_NAME.findall(turn.command)) if len(word) > 2][:_MOST_NAMES]
+    pieces: list[str] = []
+    if names:
+        defined = await repository.search(rf"\b(?:{_KINDS})\s+(?:{'|'.join(names)})\b")
+        pieces = await asyncio.to_thread(repository.definitions, defined)
+    if words := _words(turn.command):
+        some = "|".join(words)
+        named = rf"^(?:(?:{_KINDS})\s+)*\w*(?:{some})\w*\s*[:=]|^\s*\"\w*(?:{some})\w*\"\s*:"
+        pieces += map(str, await repository.search(named, loose=True))
+    if pieces:
+        return ["\n".join(["Named in the task:", *dict.fromkeys(pieces[:_MOST_DEFINITIONS])])]
+    # A question that names nothing in the code is about the whole.
+    overview = await asyncio.to_thread(repository.overview) if turn.is_question else None
+    return [] if overview is None else [overview]
+
+
+async def after_call(
+    name: str, arguments: Mapping[str, Any], output: ToolOutput, turn: Turn, repository: Repository
+) -> str:
+    """What to add to the result of a call; empty for nothing. Notes in `turn` what the call has done."""
+    match name:
+        case "read":
+            turn.looked = True
+            return await _after_read(str(arguments["path"]), repository)
+        case "search" if output.summary.startswith("no matches"):
+            return await _after_no_matches(str(arguments["pattern"]), turn, repository)
+        case "search":
+            turn.looked = True
+        case "edit" | "write":
+            turn.changed_file(str(arguments["path"]))
+        case "shell":
+            turn.looked = True
+            passed = output.summary.startswith("exit 0")
+            return await _after_shell(str(arguments["command"]), output.text, turn, repository, passed=passed)
+    return ""
+
+
+async def _after_read(path: str, repository: Repository) -> str:
+    tested = await repository.tested_by(path) if is_test(path) else []
+    return f"[it tests {' and '.join(tested)}]" if tested else ""
+
+
+async def _after_no_matches(pattern: str, turn: Turn, repository: Repository) -> str:
+    for words in (_words(pattern), _words(turn.command)):
+        if words and (found := await repository.search("|".join(words), loose=True)):
+            return "\n".join([f"Lines with {' or '.join(words)}:", *map(str, found[:_MOST_LOOSE])])
+    return f"Read {repository.readme() or 'a file that may hold it'}."
+
+
+async def _after_shell(command: str, output: str, turn: Turn, repository: Repository, *, passed: bool) -> str:
+    if not passed and (wrong := await asyncio.to_thread(_wrong_path, command, repository)):
+        return wrong
+    if _TEST_RUN.search(command) is None:
+        return ""
+    turn.tested(passed=passed)
+    code = [] if passed else await asyncio.to_thread(repository.code_behind, output)
+    return "\n".join(["The code under test:", *code]) if code else ""
+
+
+def _wrong_path(command: str, repository: Repository) -> str:
+    """The right path for one in `command` that does not exist while a file of the same name does."""
+    for word in command.split():
+        name = word.partition("::")[0].strip("'\"")
+        if "." in name[1:-1] and (right := repository.right_path(name)):
+            return f"There is no {name}, but {right}."
+    return ""
+
+
+def _words(text: str) -> list[str]:
+    """The words of `text` that may tell where to look, in lower case."""
+    return [word for word in dict.fromkeys(_WORD.findall(text.lower())) if word not in _COMMON][:_MOST_WORDS]

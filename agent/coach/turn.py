@@ -1,0 +1,49 @@
+"""What has happened since the command, as far as the coach looks at it."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+_QUESTION: Final = re.compile(
+    r"\?\s*$|^(?:what|where|which|who|when|why|how|does|do|is|are|can|explain|describe|list|show|tell)\b", re.IGNORECASE
+)
+_CODE: Final = (".py", ".js", ".mjs", ".jsx", ".ts", ".tsx", ".go", ".rs", ".c", ".cc", ".cpp", ".java", ".rb")
+
+
+@dataclass(slots=True)
+class Turn:
+    """`files`: time and size of each file at the start; None for a repository that is too large to look."""
+
+    command: str = ""
+    files: Mapping[str, tuple[int, int]] | None = None
+    looked: bool = False  # a file or a match was seen, or a command ran
+    changed: set[str] = field(default_factory=set)
+    ran_tests: bool = False
+    untested: bool = False  # code was changed after the last test run
+    failed: str | None = None  # why the last edit or test run failed
+    objections: int = 0
+    asked: set[str] = field(default_factory=set)  # questions that were asked already
+
+    @property
+    def is_question(self) -> bool:
+        """Whether the command asks for an answer, not for a change."""
+        return _QUESTION.search(self.command.strip()) is not None
+
+    def first(self, question: str) -> bool:
+        """Whether `question` has not been asked in this turn; it has been from now on."""
+        if question in self.asked:
+            return False
+        self.asked.add(question)
+        return True
+
+    def changed_file(self, path: str) -> None:
+        self.changed.add(path)
+        self.failed = None
+        self.untested = self.untested or Path(path).suffix in _CODE
+
+    def tested(self, *, passed: bool) -> None:
+        self.ran_tests = True
+        self.untested = False
+        self.failed = None if passed else "the tests fail."
