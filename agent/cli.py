@@ -10,7 +10,7 @@ import random
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,6 +18,10 @@ from agent.config import EFFORTS, MODES, Folders, load
 from agent.errors import FAILED, INTERRUPTED, USAGE, UserError
 from backends.base import BackendError
 from context.names import show_name
+
+if TYPE_CHECKING:
+    from agent.ledger import Ledger
+    from agent.ledger_rows import SessionRow
 
 app: Final = typer.Typer(
     name="agent",
@@ -29,6 +33,8 @@ app: Final = typer.Typer(
 )
 models_app: Final = typer.Typer(help="Local models: what there is, download, details.", no_args_is_help=True)
 app.add_typer(models_app, name="models")
+cache_app: Final = typer.Typer(help="The prompt cache: what it did, and why not more.", no_args_is_help=True)
+app.add_typer(cache_app, name="cache")
 
 
 def run() -> None:
@@ -161,15 +167,44 @@ def cost(
     from agent.reports.cost import CostReport, print_report
 
     with Ledger.open(Folders.find(os.environ).ledger) as ledger:
-        row = ledger.session(session) if session else ledger.last_used(show_name(os.getcwd()))
-        if row is None:
-            where = f"called {session!r}" if session else f"in {show_name(os.getcwd())}"
-            raise UserError(f"There is no session {where}. `agent sessions` lists them all.", USAGE)
+        row = _session(ledger, session)
         report = CostReport.of(row, ledger.calls(row.id))
     if as_json:
         _print_json(report.to_json())
     else:
         print_report(report)
+
+
+@cache_app.command("explain")
+def explain_command(
+    session: Annotated[
+        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
+    ] = None,
+    call: Annotated[int | None, typer.Argument(help="The number of a call; all when left out.", min=1)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
+) -> None:
+    """What each call was forecast to read from the cache, what was billed, and why not all of it was read."""
+    from agent.ledger import Ledger
+    from agent.reports.explain import explain, print_explanations
+
+    with Ledger.open(Folders.find(os.environ).ledger) as ledger:
+        row = _session(ledger, session)
+        found = explain(ledger, row, call)
+    if call is not None and not found:
+        raise UserError(f"Session {row.id} has no call {call}. `agent cost {row.id}` lists them.", USAGE)
+    if as_json:
+        _print_json({"session": row.id, "calls": [each.to_json() for each in found]})
+    else:
+        print_explanations(row, found)
+
+
+def _session(ledger: "Ledger", name: str | None) -> "SessionRow":
+    """The session called `name`, else the last one of this directory."""
+    row = ledger.session(name) if name else ledger.last_used(show_name(os.getcwd()))
+    if row is None:
+        where = f"called {name!r}" if name else f"in {show_name(os.getcwd())}"
+        raise UserError(f"There is no session {where}. `agent sessions` lists them all.", USAGE)
+    return row
 
 
 @app.command()

@@ -1,11 +1,13 @@
 """A verdict in words: one sentence for each cause, and where two prompts part."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from context.block import Block, Layer, Opaque, Part, Text, ToolCall, ToolResult, ToolSpec
 from context.forecast import Cause
 
-_SENTENCES = {
+_REACH: Final = 40  # bytes shown to either side of the first difference
+_SENTENCES: Final = {
     Cause.NONE: "everything that had been sent before was read from the cache",
     Cause.FIRST: "nothing of it had been sent before",
     Cause.EXPIRED: "the lease had run out",
@@ -34,7 +36,7 @@ class Difference:
     """Where two prompts part. `place` names the part; `byte` counts from the start of that part's text, `block` from 0.
 
     `before` and `after`: the bytes around the first differing one, in the earlier and in the later prompt. None: the
-    part is not there at all.
+    part is not there at all. `reach`: how many bytes of them come before that one, at most.
     """
 
     layer: Layer
@@ -43,18 +45,17 @@ class Difference:
     byte: int
     before: bytes | None
     after: bytes | None
+    reach: int = _REACH
 
 
-def first_difference(
-    earlier: list[Block], later: list[Block], dialect: str, neighbourhood: int = 40
-) -> Difference | None:
+def first_difference(earlier: list[Block], later: list[Block], dialect: str) -> Difference | None:
     """The first place where `later` is not what `earlier` was; None when it only goes on from there.
 
-    Both from the first block on. `neighbourhood` in bytes to either side.
+    Both from the first block on.
     """
     for number, old in enumerate(earlier):
         if number >= len(later):
-            return Difference(old.layer, number, "a block that is gone", 0, _text(old.parts[0])[:neighbourhood], None)
+            return Difference(old.layer, number, "a block that is gone", 0, _text(old.parts[0])[:_REACH], None)
         new = later[number]
         if old == new:
             continue
@@ -64,16 +65,16 @@ def first_difference(
             after = theirs[index] if index < len(theirs) else None
             if before == after:
                 continue
-            return _parted(new.layer, number, before, after, neighbourhood)
+            return _parted(new.layer, number, before, after)
     return None
 
 
-def _parted(layer: Layer, block: int, before: Part | None, after: Part | None, around: int) -> Difference:
+def _parted(layer: Layer, block: int, before: Part | None, after: Part | None) -> Difference:
     old, new = _text(before), _text(after)
     byte = next(
         (at for at, (one, two) in enumerate(zip(old, new, strict=False)) if one != two), min(len(old), len(new))
     )
-    window = slice(max(0, byte - around), byte + around)
+    window = slice(max(0, byte - _REACH), byte + _REACH)
     named = after if after is not None else before
     return Difference(
         layer,
