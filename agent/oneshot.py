@@ -150,7 +150,7 @@ def _assemble(
 def _head(task: Task, settings: Settings, backend: Backend, redactor: Redactor, around: Surroundings) -> list[Block]:
     """SYSTEM and PROJECT of a new session. Reads the repository."""
     profile = backend.capabilities.profile
-    facts = read_project(task.directory, _day(around))
+    facts = read_project(task.directory, _day(around), around.env)
     listing = replace(facts.listing, paths=tuple(redactor(path) for path in facts.listing.paths))
     facts = replace(facts, listing=listing, house_rules=redactor(facts.house_rules or "") or None)
     return [*system_blocks(profile, specs(profile)), project_block(facts, settings.tree_budget)]

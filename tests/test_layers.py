@@ -73,7 +73,7 @@ def test_an_empty_directory_is_said_to_be_empty() -> None:
 
 def test_house_rules_are_read_from_the_repository(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_bytes(b"\xef\xbb\xbfRun make test.\xff")
-    assert "Run make test." in (read_project(tmp_path, "2026-12-01").house_rules or "")
+    assert "Run make test." in (read_project(tmp_path, "2026-12-01", {}).house_rules or "")
 
 
 def test_house_rules_do_not_lead_out_of_the_repository(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_house_rules_do_not_lead_out_of_the_repository(tmp_path: Path) -> None:
     root = tmp_path / "repo"
     root.mkdir()
     (root / "AGENTS.md").symlink_to(secret)
-    assert read_project(root, "2026-12-01").house_rules is None
+    assert read_project(root, "2026-12-01", {}).house_rules is None
 
 
 def environment(**changed: object) -> Environment:

@@ -27,15 +27,23 @@ def test_git_decides_what_is_listed(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("build/\n")
     git(tmp_path, "init")
     git(tmp_path, "add", "a.py")
-    listing = list_files(tmp_path)
+    listing = list_files(tmp_path, os.environ)
     assert listing.paths == (".gitignore", "a.py", "new.py")
     assert listing.git
+
+
+def test_inside_a_git_hook_the_folder_decides_which_repository_is_listed(tmp_path: Path) -> None:
+    for name in ("here", "hooked"):
+        make(tmp_path / name, f"{name}.py")
+        git(tmp_path / name, "init")
+    hook = {**os.environ, "GIT_DIR": str(tmp_path / "hooked/.git"), "GIT_WORK_TREE": str(tmp_path / "hooked")}
+    assert list_files(tmp_path / "here", hook).paths == ("here.py",)
 
 
 def test_without_git_the_ignore_file_still_holds(tmp_path: Path) -> None:
     make(tmp_path, "a.py", "build/out.o", "node_modules/x/index.js")
     (tmp_path / ".gitignore").write_text("build/\n")
-    listing = list_files(tmp_path)
+    listing = list_files(tmp_path, os.environ)
     assert listing.paths == (".gitignore", "a.py")
     assert not listing.git
 
@@ -55,7 +63,7 @@ def test_listing_runs_no_file_system_monitor_of_the_repository(tmp_path: Path, p
     git(root, "init")
     git(root, "add", ".")
     git(root, "config", "core.fsmonitor", str(program))
-    assert list_files(root).paths == ("a.py",)
+    assert list_files(root, os.environ).paths == ("a.py",)
     assert not (tmp_path / "it-ran").exists()
 
 
@@ -73,14 +81,14 @@ def test_listing_fetches_nothing_for_a_partial_clone(tmp_path: Path, program: Pa
         pack.unlink()
     git(root, "config", "remote.origin.uploadpack", str(program))
     git(root, "config", "protocol.file.allow", "always")
-    assert "inside/a.py" in list_files(root).paths
+    assert "inside/a.py" in list_files(root, os.environ).paths
     assert not (tmp_path / "it-ran").exists()
 
 
 def test_names_that_are_no_words_are_shown_as_one(tmp_path: Path) -> None:
     for name in (b"caf\xe9.txt", "汉字.py".encode(), b"two\nlines", b"a b.txt"):
         (tmp_path / os.fsdecode(name)).write_text("x")
-    text = render_tree(list_files(tmp_path).paths, 500)
+    text = render_tree(list_files(tmp_path, os.environ).paths, 500)
     assert "\n" not in text
     assert "汉字.py" in text
     assert '"a b.txt"' in text
@@ -93,7 +101,7 @@ def test_an_unreadable_folder_is_left_out(tmp_path: Path) -> None:
     make(tmp_path, "a.py", "locked/b.py")
     (tmp_path / "locked").chmod(0)
     try:
-        assert list_files(tmp_path).paths == ("a.py",)
+        assert list_files(tmp_path, os.environ).paths == ("a.py",)
     finally:
         (tmp_path / "locked").chmod(0o700)
 

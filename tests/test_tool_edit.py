@@ -277,11 +277,28 @@ class TestTolerance:
 
 
 class TestLineEnds:
-    async def test_140_an_lf_old_text_matches_a_crlf_file(self, context):
-        """Field report 140: the model is shown LF and gives LF back; the file has CRLF."""
-        path = await put(context, b"one\r\ntwo\r\nthree\r\n")
-        await call("edit", context, path="a.txt", old="one\ntwo", new="one\n2\n2b")
-        assert path.read_bytes() == b"one\r\n2\r\n2b\r\nthree\r\n"
+    @pytest.mark.parametrize(
+        ("before", "old", "new", "after"),
+        [
+            (b"one\r\ntwo\r\nthree\r\n", "one\ntwo", "one\n2\n2b", b"one\r\n2\r\n2b\r\nthree\r\n"),
+            (b"a\r\nb\nc\r\nd\ne\r\n", "a\nb\nc\nd\n", "a\nB\nc\nD\n", b"a\r\nB\nc\r\nD\ne\r\n"),
+            (b"a\r\nb\nc\n", "a\nb", "a\nnew\nb\nnew", b"a\r\nnew\r\nb\nnew\nc\n"),
+            (b"a\rb\nc\n", "c", "d", b"a\rb\nd\n"),
+            (b"a\nb", "b", "c", b"a\nc"),
+        ],
+        ids=[
+            "140: LF as shown, CRLF in the file",
+            "143: in a mixed file each line keeps its end",
+            "143: an added line ends like the one above it",
+            "a lone carriage return",
+            "a missing last line end",
+        ],
+    )
+    async def test_line_ends_stay(self, context, before, old, new, after):
+        """Field reports 140 and 143: the model is shown LF and gives LF back; mixed ends must not become one kind."""
+        path = await put(context, before)
+        await call("edit", context, path="a.txt", old=old, new=new)
+        assert path.read_bytes() == after
 
     async def test_141_only_touched_lines_differ_for_git(self, context):
         """Field report 141: CRLF turned into LF shows every line as changed."""
@@ -298,28 +315,6 @@ class TestLineEnds:
         git("commit", "-qm", "before")
         await call("edit", context, path="a.txt", old="line 7\nline 8\n", new="line 7\nline eight\n")
         assert git("diff", "--numstat").split() == ["1", "1", "a.txt"]
-
-    async def test_143_in_a_mixed_file_each_line_keeps_its_end(self, context):
-        """Field report 143: mixed line ends must not all become the first kind found."""
-        path = await put(context, b"a\r\nb\nc\r\nd\ne\r\n")
-        await call("edit", context, path="a.txt", old="a\nb\nc\nd\n", new="a\nB\nc\nD\n")
-        assert path.read_bytes() == b"a\r\nB\nc\r\nD\ne\r\n"
-
-    async def test_143_an_added_line_ends_like_the_line_above_it(self, context):
-        """Field report 143: and what is new fits in."""
-        path = await put(context, b"a\r\nb\nc\n")
-        await call("edit", context, path="a.txt", old="a\nb", new="a\nnew\nb\nnew")
-        assert path.read_bytes() == b"a\r\nnew\r\nb\nnew\nc\n"
-
-    async def test_a_lone_carriage_return_stays(self, context):
-        path = await put(context, b"a\rb\nc\n")
-        await call("edit", context, path="a.txt", old="c", new="d")
-        assert path.read_bytes() == b"a\rb\nd\n"
-
-    async def test_a_missing_last_line_end_stays_missing(self, context):
-        path = await put(context, b"a\nb")
-        await call("edit", context, path="a.txt", old="b", new="c")
-        assert path.read_bytes() == b"a\nc"
 
 
 class TestAll:

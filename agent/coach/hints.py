@@ -19,9 +19,9 @@ _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _KINDS: Final = "export|public|static|const|let|var|final|def|class|function|fn|func|struct|interface|type"
 # Words that say nothing of where to look.
 _COMMON_WORDS: Final = """
-about again also change code correct does each else every everywhere exactly fail fails file find fixed from function into
-line lines long make method must name nothing only otherwise please project should some test tests that them then there
-they this value what when where which with your
+about again also change code correct does each else every everywhere exactly fail fails file find fixed from function
+into line lines long make method must name nothing only otherwise please project should some test tests that them then
+there they this value what when where which with your
 """
 _COMMON: Final = frozenset(_COMMON_WORDS.split())
 _TEST_RUN: Final = re.compile(r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|node --test|\w+ (?:run )?test)\b")

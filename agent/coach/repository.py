@@ -50,7 +50,7 @@ class Repository:
 
     async def tested_by(self, test: str) -> list[str]:
         """The files that the test `test` is about."""
-        return await asyncio.to_thread(tested_files, self._root, test)
+        return await asyncio.to_thread(lambda: tested_files(self._root, self._paths(), test))
 
     def exists(self, path: str) -> bool:
         return os.path.exists(resolve(path, self._context))
@@ -71,13 +71,14 @@ class Repository:
             if len(pieces) >= _MOST_FUNCTIONS or source is None:
                 pieces.append(str(line))
                 continue
-            called = code_called(self._root, line.path, source.first) if is_test(line.path) else []
+            called = code_called(self._root, self._paths(), line.path, source.first) if is_test(line.path) else []
             pieces += [self._shown(each) for each in (source, *called[:_MOST_FUNCTIONS])]
         return pieces
 
     def code_behind(self, failures: str) -> list[str]:
         """The functions that the failures in the output of a test run lead to. For the model to see."""
-        return [self._shown(source) for source in failing_code(self._root, failures, _MOST_FUNCTIONS)]
+        found = failing_code(self._root, self._paths(), failures, _MOST_FUNCTIONS)
+        return [self._shown(source) for source in found]
 
     def overview(self) -> str | None:
         """The beginning of the README. For the model to see."""
@@ -117,7 +118,7 @@ class Repository:
         return stats
 
     def _paths(self) -> Sequence[str]:
-        return list_files(self._root).paths
+        return list_files(self._root, self._context.env).paths
 
     def _shown(self, source: Source) -> str:
         """A definition as the model sees it. It counts as read from now on."""

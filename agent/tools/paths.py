@@ -64,19 +64,19 @@ def existing(given: str, context: ToolContext) -> Path:
 
 def missing(path: Path, context: ToolContext) -> ToolError:
     """A ToolError for a file that does not exist, with the paths that may have been meant."""
-    likely = _likely(path, context.root)
+    likely = _likely(path, context)
     hint = f" Did you mean {' or '.join(show_name(name) for name in likely)}?" if likely else ""
     return ToolError(f"{show(path, context.root)}: no such file.{hint}")
 
 
-def _likely(path: Path, root: Path) -> list[str]:
-    names = list_files(root).paths
+def _likely(path: Path, context: ToolContext) -> list[str]:
+    names = list_files(context.root, context.env).paths
     tail = str(path).lstrip("/")  # models take the root of the repository for that of the file system
     if tail in names:
         return [tail]
     same = [name for name in names if os.path.basename(name) == path.name]
     return same[:_MOST_SUGGESTIONS] or difflib.get_close_matches(
-        os.path.relpath(path, root), names[:5_000], n=_MOST_SUGGESTIONS, cutoff=0.75
+        os.path.relpath(path, context.root), names[:5_000], n=_MOST_SUGGESTIONS, cutoff=0.75
     )
 
 

@@ -1,7 +1,8 @@
 """From a test to the code under test: which files of the repository it imports, and the functions behind a failure.
 
 Python is parsed; in JavaScript and TypeScript relative imports are found by pattern. Everything is a guess that helps a
-model to look in the right place; what cannot be resolved is left out.
+model to look in the right place; what cannot be resolved is left out. `root` is the repository, `paths` are its files,
+relative to it.
 """
 
 import ast
@@ -11,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
-
-from context.repo.files import list_files
 
 _TEST_FOLDERS: Final = frozenset({"test", "tests", "__tests__", "spec", "specs"})
 _TEST_NAME: Final = re.compile(r"(?:test_.*|.*_test|.*[.\-_]spec|.*\.test|tests?)\.\w+", re.IGNORECASE)
@@ -42,9 +41,8 @@ def is_test(path: str) -> bool:
     return _TEST_NAME.fullmatch(pure.name) is not None or not _TEST_FOLDERS.isdisjoint(pure.parts[:-1])
 
 
-def tested_files(root: Path, test: str) -> list[str]:
+def tested_files(root: Path, paths: Sequence[str], test: str) -> list[str]:
     """The files of the repository that the test imports, as paths relative to `root`; no tests among them."""
-    paths = list_files(root).paths
     text = _text(root / test)
     if text is None:
         return []
@@ -56,12 +54,12 @@ def tested_files(root: Path, test: str) -> list[str]:
     return [path for path in dict.fromkeys(found) if not is_test(path)]
 
 
-def failing_code(root: Path, output: str, most: int) -> list[Source]:
+def failing_code(root: Path, paths: Sequence[str], output: str, most: int) -> list[Source]:
     """The definitions that the failures in a test run's `output` lead to, at most `most`.
 
     A frame in the code itself leads to the function around it, a frame in a test to what the failing statement calls.
     """
-    repository = _Repository(root, list_files(root).paths)
+    repository = _Repository(root, paths)
     found: dict[tuple[str, int], Source] = {}
     for path, line in _frames(root, output):
         for source in repository.called_at(path, line) if is_test(path) else repository.around(path, line):
@@ -70,9 +68,9 @@ def failing_code(root: Path, output: str, most: int) -> list[Source]:
     return list(found.values())[:most]
 
 
-def code_called(root: Path, test: str, line: int) -> list[Source]:
+def code_called(root: Path, paths: Sequence[str], test: str, line: int) -> list[Source]:
     """What the test that begins at `line` calls, as far as it imports it from the repository's code."""
-    repository = _Repository(root, list_files(root).paths)
+    repository = _Repository(root, paths)
     return list(dict.fromkeys(source for source in repository.called_at(test, line) if not is_test(source.path)))
 
 

@@ -35,9 +35,9 @@ class Listing:
     complete: bool = True
 
 
-def list_files(root: Path) -> Listing:
-    """The files below `root`: tracked ones and untracked ones that are not ignored."""
-    tracked = _git_files(root)
+def list_files(root: Path, env: Mapping[str, str]) -> Listing:
+    """The files below `root`: tracked ones and untracked ones that are not ignored. `env`: the environment of git."""
+    tracked = _git_files(root, env)
     if tracked is not None:
         return Listing(tuple(sorted(set(tracked), key=os.fsencode)), git=True)
     found: list[str] = []
@@ -48,13 +48,13 @@ def list_files(root: Path) -> Listing:
     return Listing(tuple(sorted(found, key=os.fsencode)), git=False)
 
 
-def _git_files(root: Path) -> list[str] | None:
+def _git_files(root: Path, env: Mapping[str, str]) -> list[str] | None:
     """None when git is missing, the folder is no repository, or git refuses (another owner, a broken repository)."""
     listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     command = ["git", *_NO_FOREIGN_CODE, "-C", str(root), *listing]
-    env = {**_without_git(os.environ), **_NO_FETCHING}
+    safe = {**_without_git(env), **_NO_FETCHING}
     try:
-        result = subprocess.run(command, capture_output=True, timeout=_GIT_TIMEOUT_S, check=False, env=env)
+        result = subprocess.run(command, capture_output=True, timeout=_GIT_TIMEOUT_S, check=False, env=safe)
     except (OSError, subprocess.TimeoutExpired):
         return None
     if result.returncode != 0:
@@ -62,9 +62,9 @@ def _git_files(root: Path) -> list[str] | None:
     return [os.fsdecode(name) for name in result.stdout.split(b"\0") if name]
 
 
-def _without_git(environment: Mapping[str, str]) -> dict[str, str]:
+def _without_git(env: Mapping[str, str]) -> dict[str, str]:
     """Inside a git hook, GIT_DIR and others name the repository of the hook, wherever one looks."""
-    return {name: value for name, value in environment.items() if not name.startswith("GIT_")}
+    return {name: value for name, value in env.items() if not name.startswith("GIT_")}
 
 
 def _walk(root: Path) -> Iterator[str]:

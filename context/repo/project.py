@@ -1,6 +1,7 @@
 """The facts of the PROJECT layer, read from the working directory."""
 
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,13 +13,13 @@ _HOUSE_RULES: Final = "AGENTS.md"
 _HOUSE_RULES_LIMIT: Final = 64_000  # bytes; what is longer is no instruction any more
 
 
-def read_project(root: Path, date: str) -> ProjectFacts:
-    """What the snapshot of `root` is made of. Never fails: what cannot be read is left out."""
+def read_project(root: Path, date: str, env: Mapping[str, str]) -> ProjectFacts:
+    """What the snapshot of `root` is made of. Never fails: what cannot be read is left out. `env`: that of git."""
     return ProjectFacts(
         platform=f"{platform.system()} {platform.machine()}",
         directory=show_name(str(root)),
         date=date,
-        listing=list_files(root),
+        listing=list_files(root, env),
         house_rules=_house_rules(root),
     )
 
