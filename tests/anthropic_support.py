@@ -5,7 +5,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 
-from loopback import ScriptedServer
+from emulator import Emulator
 
 from backends.anthropic import AnthropicBackend
 from backends.base import Event, MemoryWireStore, ReplyFinished, Request, ToolCallFinished, UsageReported
@@ -42,7 +42,7 @@ PROJECT = block(Layer.PROJECT, Role.SYSTEM, Text("Files:\n" + "src/module.py\n" 
 HEAD = Prompt.empty().extend([SYSTEM, PROJECT])
 
 
-def backend_for(server: ScriptedServer, model: str = "claude-sonnet-5-5", **options: Any) -> AnthropicBackend:
+def backend_for(server: Emulator, model: str = "claude-sonnet-5-5", **options: Any) -> AnthropicBackend:
     options.setdefault("wires", MemoryWireStore())
     options.setdefault("env", server.env)
     return AnthropicBackend(Catalog.load().find(f"anthropic/{model}"), now=lambda: NOW, **options)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from emulator.fixture import anthropic_server, emulator
 from hypothesis import settings
-from loopback.fixture import anthropic_server
 
 ROOT = Path(__file__).parent.parent
 
@@ -17,7 +17,7 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
-__all__ = ["anthropic_server"]
+__all__ = ["anthropic_server", "emulator"]
 
 RunAgent = Callable[..., "subprocess.CompletedProcess[str]"]
 

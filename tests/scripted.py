@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from loopback.bodies import content_parts
-from loopback.script import Call, Reply
-from loopback.server import Recorded
+from emulator import Call, Recorded, Reply
 
 FIX = (
     Call("read", {"path": "price.py"}),
@@ -14,23 +12,12 @@ FIX = (
 )
 
 
-def steps_taken(body: dict[str, Any]) -> int:
-    """Replies with tool calls since the last command."""
-    steps = 0
-    for message in reversed(body["messages"]):
-        parts = content_parts(message)
-        if message["role"] == "assistant":
-            steps += any(part["type"] == "tool_use" for part in parts)
-        elif not any(part["type"] == "tool_result" for part in parts):
-            break
-    return steps
-
-
 def plan(*calls: Call | Sequence[Call], answer: str = "Fixed price.py:2; check.py passes.") -> Any:
-    """A script for ScriptedServer: one call (or several side by side) a reply, then the answer."""
+    """A script for the emulator: one call (or several side by side) a reply, then the answer."""
 
     def reply(request: Recorded) -> Reply:
-        taken = steps_taken(request.body)
+        assert request.reader is not None
+        taken = request.reader.steps_taken(request.body)
         if taken >= len(calls):
             return Reply.of(answer)
         step = calls[taken]

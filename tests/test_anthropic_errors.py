@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from anthropic_support import HEAD, NOW, backend_for, run, user
-from loopback import Failure, Reply, ScriptedServer, html_page
+from emulator import Emulator, Failure, Reply, html_page
 
 from backends.anthropic import AnthropicBackend
 from backends.base import BackendError, ErrorKind, MemoryWireStore
@@ -18,8 +18,8 @@ K = ErrorKind
 
 
 @pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    with ScriptedServer() as running:
+def server() -> Iterator[Emulator]:
+    with Emulator() as running:
         yield running
 
 
@@ -33,7 +33,7 @@ async def failure(backend: AnthropicBackend) -> BackendError:
     return error
 
 
-async def failed(server: ScriptedServer, answer: Failure | Reply, **options: Any) -> BackendError:
+async def failed(server: Emulator, answer: Failure | Reply, **options: Any) -> BackendError:
     server.play([answer])
     return await failure(backend_for(server, **options))
 
@@ -74,7 +74,7 @@ RETRY = {"retry-after": "3"}
     ],
 )
 async def test_api_errors(
-    server: ScriptedServer,
+    server: Emulator,
     status: int,
     kind_on_the_wire: str,
     message: str,
@@ -88,12 +88,12 @@ async def test_api_errors(
     assert len(server.requests) == 1  # the SDK itself retries nothing
 
 
-async def test_anthropics_own_429_without_a_time_is_the_spend_cap(server: ScriptedServer) -> None:
+async def test_anthropics_own_429_without_a_time_is_the_spend_cap(server: Emulator) -> None:
     error = await failed(server, Failure(429, ("rate_limit_error", "This request would exceed")), official=True)
     assert (error.kind, error.retriable) == (K.BILLING, False)
 
 
-async def test_a_spend_limit_by_its_code(server: ScriptedServer) -> None:
+async def test_a_spend_limit_by_its_code(server: Emulator) -> None:
     details = {"error_code": "enforced_spend_limit_reached"}
     error = await failed(server, Failure(429, ("rate_limit_error", "No."), headers=RETRY, details=details))
     assert (error.kind, error.retriable) == (K.BILLING, False)
@@ -113,7 +113,7 @@ async def test_a_spend_limit_by_its_code(server: ScriptedServer) -> None:
         ({}, None),
     ],
 )
-async def test_the_time_to_wait(server: ScriptedServer, headers: dict[str, str], seconds: float | None) -> None:
+async def test_the_time_to_wait(server: Emulator, headers: dict[str, str], seconds: float | None) -> None:
     assert NOW.isoformat() == "2026-12-01T12:00:00+00:00"
     error = await failed(server, Failure(529, ("overloaded_error", "Overloaded"), headers=headers))
     assert error.retry_after == seconds
@@ -132,21 +132,21 @@ async def test_the_time_to_wait(server: ScriptedServer, headers: dict[str, str],
 )
 @pytest.mark.parametrize("after", [1, 4])
 async def test_an_error_in_the_middle_of_a_stream(
-    server: ScriptedServer, wire: str, kind: ErrorKind, retriable: bool, after: int
+    server: Emulator, wire: str, kind: ErrorKind, retriable: bool, after: int
 ) -> None:
     error = await failed(server, Reply.of("one two three", error_after=(after, wire, "Sorry")))
     assert (error.kind, error.retriable) == (kind, retriable)
     assert "Sorry" in str(error)
 
 
-async def test_no_key_is_told_without_touching_the_network(server: ScriptedServer) -> None:
+async def test_no_key_is_told_without_touching_the_network(server: Emulator) -> None:
     error = await failure(backend_for(server, env={"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": " "}))
     assert error.kind is K.AUTH
     assert "ANTHROPIC_API_KEY" in str(error)
     assert server.connections == 0
 
 
-async def test_a_key_with_a_stray_character_is_not_sent_and_not_shown(server: ScriptedServer) -> None:
+async def test_a_key_with_a_stray_character_is_not_sent_and_not_shown(server: Emulator) -> None:
     env = {"ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "sk-ant-ä\u200b key"}
     error = await failure(backend_for(server, env=env))
     assert error.kind is K.AUTH
@@ -154,7 +154,7 @@ async def test_a_key_with_a_stray_character_is_not_sent_and_not_shown(server: Sc
 
 
 @pytest.mark.parametrize("variable", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"])
-async def test_a_refused_key_names_the_variable_and_never_the_key(server: ScriptedServer, variable: str) -> None:
+async def test_a_refused_key_names_the_variable_and_never_the_key(server: Emulator, variable: str) -> None:
     env = {variable: "very-secret", "ANTHROPIC_BASE_URL": server.url}
     answer = Failure(401, ("authentication_error", "Incorrect API key provided: very-secret, sk-ant-other"))
     error = await failed(server, answer, env=env)
@@ -163,16 +163,14 @@ async def test_a_refused_key_names_the_variable_and_never_the_key(server: Script
 
 
 @pytest.mark.parametrize("status", [200, 403, 404, 405])
-async def test_a_web_page_instead_of_the_api_names_the_host_and_what_to_check(
-    server: ScriptedServer, status: int
-) -> None:
+async def test_a_web_page_instead_of_the_api_names_the_host_and_what_to_check(server: Emulator, status: int) -> None:
     error = await failed(server, html_page(status))
     assert (error.kind, error.retriable) == (K.PROTOCOL, False)
     assert "127.0.0.1 answered with a web page" in str(error)
     assert f"Check ANTHROPIC_BASE_URL ({server.url})" in str(error)
 
 
-async def test_a_proxys_error_page_is_the_servers_fault_and_may_pass(server: ScriptedServer) -> None:
+async def test_a_proxys_error_page_is_the_servers_fault_and_may_pass(server: Emulator) -> None:
     error = await failed(server, html_page(502, "<h1>Bad gateway</h1>"))
     assert (error.kind, error.retriable) == (K.SERVER, True)
 
@@ -192,13 +190,13 @@ async def test_a_proxys_error_page_is_the_servers_fault_and_may_pass(server: Scr
         Reply.of("one two", garbage_after=2),
     ],
 )
-async def test_an_answer_that_is_not_what_the_api_promises(server: ScriptedServer, answer: Failure | Reply) -> None:
+async def test_an_answer_that_is_not_what_the_api_promises(server: Emulator, answer: Failure | Reply) -> None:
     error = await failed(server, answer)
     assert (error.kind, error.retriable) == (K.PROTOCOL, False)
 
 
 @pytest.mark.parametrize("body", ["", ": keep-alive\n\n", 'event: ping\ndata: {"type":"ping"}\n\n'])
-async def test_a_stream_that_ends_before_it_begins_may_be_tried_again(server: ScriptedServer, body: str) -> None:
+async def test_a_stream_that_ends_before_it_begins_may_be_tried_again(server: Emulator, body: str) -> None:
     error = await failed(server, Failure(200, body=body, headers={"content-type": "text/event-stream"}))
     assert (error.kind, error.retriable) == (K.NETWORK, True)
 
@@ -207,7 +205,7 @@ async def test_a_stream_that_ends_before_it_begins_may_be_tried_again(server: Sc
     "body",
     ['{"error": "model not found"}', '{"detail": "model not found"}', '{"error": {"message": "model not found"}}'],
 )
-async def test_errors_in_another_apis_form_are_read_too(server: ScriptedServer, body: str) -> None:
+async def test_errors_in_another_apis_form_are_read_too(server: Emulator, body: str) -> None:
     error = await failed(server, Failure(404, body=body, headers={"content-type": "application/json"}))
     assert error.kind is K.NOT_FOUND
     assert "model not found" in str(error)
@@ -252,14 +250,14 @@ async def test_a_base_url_that_is_none(url: str) -> None:
     assert "ANTHROPIC_BASE_URL" in str(error)
 
 
-async def test_a_password_in_the_base_url_is_not_shown(server: ScriptedServer) -> None:
+async def test_a_password_in_the_base_url_is_not_shown(server: Emulator) -> None:
     url = server.url.replace("//", "//me:hunter2@")
     server.play([html_page()])
     error = await failure(backend_at(url))
     assert "hunter2" not in str(error)
 
 
-async def test_a_damaged_record_is_told_before_anything_is_sent(server: ScriptedServer) -> None:
+async def test_a_damaged_record_is_told_before_anything_is_sent(server: Emulator) -> None:
     store = MemoryWireStore()
     store.put(user("go").digest, "anthropic:claude-sonnet-5-5", b"{broken")
     error = await failure(backend_for(server, wires=store))
@@ -267,7 +265,7 @@ async def test_a_damaged_record_is_told_before_anything_is_sent(server: Scripted
     assert server.connections == 0
 
 
-async def test_preparing_twice_at_once_makes_one_client(server: ScriptedServer) -> None:
+async def test_preparing_twice_at_once_makes_one_client(server: Emulator) -> None:
     server.play([Reply.of("ok")])
     backend = backend_for(server)
     async with asyncio.TaskGroup() as group:

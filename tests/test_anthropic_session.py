@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 from anthropic_support import HEAD, PROJECT, SYSTEM, Talk, backend_for, finished, run, usages, user
-from loopback import (
+from emulator import (
     Call,
-    PrefixCache,
+    Emulator,
     Reply,
-    ScriptedServer,
     Think,
     assert_extends,
     markers,
@@ -30,13 +29,13 @@ from context.prompt import Prompt
 
 
 @pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    with ScriptedServer(cache=PrefixCache(min_tokens=512)) as running:
+def server() -> Iterator[Emulator]:
+    with Emulator() as running:
         yield running
 
 
 async def test_thirty_calls_extend_each_other_byte_for_byte_and_read_what_the_last_one_wrote(
-    server: ScriptedServer,
+    server: Emulator,
 ) -> None:
     """Field report 41 as well: reads rise on every call."""
     server.play(
@@ -61,7 +60,7 @@ async def test_thirty_calls_extend_each_other_byte_for_byte_and_read_what_the_la
 
 
 async def test_markers_lie_at_the_layers_ends_where_the_last_request_ended_and_at_the_tail(
-    server: ScriptedServer,
+    server: Emulator,
 ) -> None:
     server.play([Reply.of(Call("read", {"path": "a"})), Reply.of("done"), Reply.of("bye")])
     talk = Talk(backend_for(server))
@@ -78,7 +77,7 @@ async def test_markers_lie_at_the_layers_ends_where_the_last_request_ended_and_a
     ]
 
 
-async def test_a_turn_of_25_calls_still_finds_the_entry_behind_the_providers_lookback(server: ScriptedServer) -> None:
+async def test_a_turn_of_25_calls_still_finds_the_entry_behind_the_providers_lookback(server: Emulator) -> None:
     """Field report 36: more than 20 new blocks between two markers."""
     server.play([Reply.of(*[Call("read", {"path": f"f{number}"}) for number in range(25)]), Reply.of("done")])
     talk = Talk(backend_for(server))
@@ -90,7 +89,7 @@ async def test_a_turn_of_25_calls_still_finds_the_entry_behind_the_providers_loo
     assert server.bodies[1]["messages"][-1]["content"][-1]["cache_control"] == {"type": "ephemeral"}
 
 
-async def test_an_hour_for_the_stable_layers_comes_before_five_minutes_for_the_rest(server: ScriptedServer) -> None:
+async def test_an_hour_for_the_stable_layers_comes_before_five_minutes_for_the_rest(server: Emulator) -> None:
     server.play([Reply.of("ok")])
     talk = Talk(backend_for(server))
     chosen = (Marker(1, "long"), Marker(2, "long"), Marker(3, "short"))
@@ -102,7 +101,7 @@ async def test_an_hour_for_the_stable_layers_comes_before_five_minutes_for_the_r
     assert 0 < usage.cache_write_long < usage.cache_write
 
 
-async def test_a_resumed_session_with_an_empty_store_goes_on_where_it_was(server: ScriptedServer) -> None:
+async def test_a_resumed_session_with_an_empty_store_goes_on_where_it_was(server: Emulator) -> None:
     server.play([Reply.of(Think("Hm."), Call("read", {"b": 1, "a": 2})), Reply.of("one"), Reply.of("two")])
     talk = Talk(backend_for(server))
     await talk.turn(user("go"))
@@ -118,9 +117,9 @@ SCRIPT = """
 import asyncio, sys
 sys.path[:0] = {paths!r}
 from anthropic_support import Talk, backend_for, user
-from loopback import Call, Reply, ScriptedServer, Think
+from emulator import Call, Reply, Emulator, Think
 async def main():
-    with ScriptedServer() as server:
+    with Emulator() as server:
         server.play([Reply.of(Think("t"), Call("read", {{"z": 1, "a": {{"q": 1, "b": 2}}}})), Reply.of("done")])
         talk = Talk(backend_for(server))
         await talk.turn(user("go"))
@@ -146,7 +145,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed() -> None:
     assert outputs[0] == outputs[1] != b""
 
 
-async def test_a_fork_shares_all_but_what_it_adds(server: ScriptedServer) -> None:
+async def test_a_fork_shares_all_but_what_it_adds(server: Emulator) -> None:
     """Field reports 48 and 51: two forks that differ in one word share every byte but the last message."""
     server.play([Reply.of("ok")] * 3)
     backend = backend_for(server)
@@ -159,7 +158,7 @@ async def test_a_fork_shares_all_but_what_it_adds(server: ScriptedServer) -> Non
     assert left == again
 
 
-async def test_reasoning_of_another_provider_stays_behind_for_this_wire_only(server: ScriptedServer) -> None:
+async def test_reasoning_of_another_provider_stays_behind_for_this_wire_only(server: Emulator) -> None:
     """Field report 136: the blocks keep it, the request does not hold it."""
     server.play([Reply.of("ok")])
     foreign = reply_block([Opaque("openai", b"encrypted"), ToolCall("fc|1", "read", "{}")])
@@ -171,7 +170,7 @@ async def test_reasoning_of_another_provider_stays_behind_for_this_wire_only(ser
 
 
 async def test_thinking_of_one_model_is_not_sent_to_another_and_the_way_back_replays_every_byte(
-    server: ScriptedServer,
+    server: Emulator,
 ) -> None:
     """Provider rules 1.7: the signature is bound to one model, and the server checks it."""
     server.play([Reply.of(Think(f"thought {n}"), Call("read", {"path": f"{n}"})) for n in range(4)])
@@ -195,7 +194,7 @@ async def test_thinking_of_one_model_is_not_sent_to_another_and_the_way_back_rep
     assert again.raw.count(b"thought") == 2, "its own two, not the other model's"
 
 
-async def test_an_edited_prefix_is_refused_by_the_server_these_tests_trust(server: ScriptedServer) -> None:
+async def test_an_edited_prefix_is_refused_by_the_server_these_tests_trust(server: Emulator) -> None:
     """The tests above would notice a change of the prefix: the signature is bound to it."""
     server.play([Reply.of(Think("Hm."), "one"), Reply.of("never said")])
     talk = Talk(backend_for(server))
@@ -209,7 +208,7 @@ async def test_an_edited_prefix_is_refused_by_the_server_these_tests_trust(serve
 
 async def test_the_log_can_be_read_by_another_process(tmp_path: Path) -> None:
     log = tmp_path / "anthropic.jsonl"
-    with ScriptedServer([Reply.of("ok")], log=log) as server:
+    with Emulator([Reply.of("ok")], log=log) as server:
         backend = backend_for(server, wires=MemoryWireStore())
         assert finished(await run(backend, HEAD.append(user("go")))).parts == (Text("ok"),)
         await backend.aclose()

@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from anthropic_support import HEAD, assistant, backend_for, calls, finished, results, run, usages, user
-from loopback import Call, Redacted, Reply, Say, ScriptedServer, Think
-from loopback.script import events as script_events
+from emulator import Call, Emulator, Gate, Redacted, Reply, Say, Think
+from emulator.anthropic_wire import events as script_events
 
 from backends.base import (
     BackendError,
@@ -32,12 +31,12 @@ ASK = HEAD.append(user("go"))
 
 
 @pytest.fixture
-def server() -> Iterator[ScriptedServer]:
-    with ScriptedServer() as running:
+def server() -> Iterator[Emulator]:
+    with Emulator() as running:
         yield running
 
 
-async def reply_to(server: ScriptedServer, *parts: Any, **options: Any) -> list[Event]:
+async def reply_to(server: Emulator, *parts: Any, **options: Any) -> list[Event]:
     server.play([Reply.of(*parts, **options)])
     backend = backend_for(server)
     try:
@@ -47,7 +46,7 @@ async def reply_to(server: ScriptedServer, *parts: Any, **options: Any) -> list[
 
 
 async def test_text_thinking_and_calls_arrive_piece_by_piece_and_go_back_in_order(
-    server: ScriptedServer,
+    server: Emulator,
 ) -> None:
     happened = await reply_to(
         server,
@@ -70,15 +69,15 @@ async def test_text_thinking_and_calls_arrive_piece_by_piece_and_go_back_in_orde
     assert (reply.stop, reply.response_id) == (StopReason.TOOLS, "msg_0001")
 
 
-async def test_a_reply_may_hold_nothing_at_all(server: ScriptedServer) -> None:
+async def test_a_reply_may_hold_nothing_at_all(server: Emulator) -> None:
     assert finished(await reply_to(server)).parts == ()
 
 
-async def test_a_call_without_arguments_has_an_empty_object(server: ScriptedServer) -> None:
+async def test_a_call_without_arguments_has_an_empty_object(server: Emulator) -> None:
     assert calls(await reply_to(server, Call("now", "")))[0].arguments == "{}"
 
 
-async def test_thinking_without_text_keeps_its_signature(server: ScriptedServer) -> None:
+async def test_thinking_without_text_keeps_its_signature(server: Emulator) -> None:
     (part,) = finished(await reply_to(server, Think("", signature="c2ln"))).parts
     assert part == Opaque("anthropic:claude-sonnet-5-5", b'{"type":"thinking","thinking":"","signature":"c2ln"}')
 
@@ -95,7 +94,7 @@ async def test_thinking_without_text_keeps_its_signature(server: ScriptedServer)
     ],
 )
 async def test_every_stop_reason_is_told(
-    server: ScriptedServer,
+    server: Emulator,
     wire: str,
     stop: StopReason,
 ) -> None:
@@ -103,13 +102,13 @@ async def test_every_stop_reason_is_told(
 
 
 async def test_a_stop_reason_of_tomorrow_ends_the_reply_and_is_named(
-    server: ScriptedServer,
+    server: Emulator,
 ) -> None:
     reply = finished(await reply_to(server, "hm", stop="compaction"))
     assert (reply.stop, reply.detail) == (StopReason.END, "unknown stop reason 'compaction'")
 
 
-async def test_a_refusal_says_why_and_leaves_no_call_to_run(server: ScriptedServer) -> None:
+async def test_a_refusal_says_why_and_leaves_no_call_to_run(server: Emulator) -> None:
     details = {"type": "refusal", "category": "cyber", "explanation": "Not this."}
     happened = await reply_to(server, "First", Call("shell", {"command": "ls"}), stop="refusal", stop_details=details)
     assert finished(happened).detail == "cyber: Not this."
@@ -119,7 +118,7 @@ async def test_a_refusal_says_why_and_leaves_no_call_to_run(server: ScriptedServ
 @pytest.mark.parametrize("stop", ["max_tokens", "model_context_window_exceeded"])
 @pytest.mark.parametrize("cut", ["", '{"command": "rm -rf /tm', '{"command": "rm'])
 async def test_a_call_that_is_cut_by_the_output_limit_is_not_made(
-    server: ScriptedServer,
+    server: Emulator,
     stop: str,
     cut: str,
 ) -> None:
@@ -129,19 +128,19 @@ async def test_a_call_that_is_cut_by_the_output_limit_is_not_made(
 
 
 async def test_thinking_that_is_cut_before_its_signature_is_not_sent_back(
-    server: ScriptedServer,
+    server: Emulator,
 ) -> None:
     happened = await reply_to(server, "Hm.", Think("I was just", signature=""), stop="max_tokens")
     assert finished(happened).parts == (Text("Hm."),)
 
 
 async def test_a_gateway_that_says_end_turn_after_a_call_still_waits_for_its_result(
-    server: ScriptedServer,
+    server: Emulator,
 ) -> None:
     assert finished(await reply_to(server, Call("read"), stop="end_turn")).stop is StopReason.TOOLS
 
 
-async def test_unknown_events_and_blocks_are_no_error(server: ScriptedServer) -> None:
+async def test_unknown_events_and_blocks_are_no_error(server: Emulator) -> None:
     novelty = {"type": "weather_report", "sky": "blue"}
     block = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}}
     extra = (
@@ -157,13 +156,13 @@ async def test_unknown_events_and_blocks_are_no_error(server: ScriptedServer) ->
 
 
 WHOLE = Reply.of(Think("Hm."), "I look.", Call("read", {"path": "a"}), Call("shell", {"command": "make"}))
-EVENTS = list(script_events(WHOLE, number=1, model="m", usage={}, signature="s"))
+EVENTS = list(script_events(WHOLE, number=1, model="m", usage={}, sign=lambda _: "s"))
 STOP_TOLD = next(number for number, event in enumerate(EVENTS, 1) if event["type"] == "message_delta")
 
 
 @pytest.mark.parametrize("after", range(STOP_TOLD))
 async def test_a_stream_cut_after_any_event_leaves_no_half_call_and_no_half_message(
-    server: ScriptedServer,
+    server: Emulator,
     after: int,
 ) -> None:
     """Field reports 126 and 127."""
@@ -184,7 +183,7 @@ async def test_a_stream_cut_after_any_event_leaves_no_half_call_and_no_half_mess
 
 @pytest.mark.parametrize("after", [STOP_TOLD, STOP_TOLD + 1])
 async def test_a_connection_lost_behind_the_stop_reason_has_lost_nothing(
-    server: ScriptedServer,
+    server: Emulator,
     after: int,
 ) -> None:
     happened = await reply_to(server, *WHOLE.parts, cut_after=after)
@@ -192,7 +191,7 @@ async def test_a_connection_lost_behind_the_stop_reason_has_lost_nothing(
     assert finished(happened).stop is StopReason.TOOLS
 
 
-async def test_the_next_call_uses_the_same_connection(server: ScriptedServer) -> None:
+async def test_the_next_call_uses_the_same_connection(server: Emulator) -> None:
     server.play([Reply.of("one"), Reply.of("two")])
     backend = backend_for(server)
     for _ in range(2):
@@ -201,8 +200,8 @@ async def test_the_next_call_uses_the_same_connection(server: ScriptedServer) ->
     assert server.connections == 1
 
 
-async def test_closing_the_stream_closes_the_connection(server: ScriptedServer) -> None:
-    server.play([Reply.of("one two three four", gates={4: threading.Event()})])
+async def test_closing_the_stream_closes_the_connection(server: Emulator) -> None:
+    server.play([Reply.of("one two three four", gates={4: Gate()})])
     backend = backend_for(server)
     stream = backend.stream(Request(ASK))
     async for event in stream:
@@ -215,10 +214,10 @@ async def test_closing_the_stream_closes_the_connection(server: ScriptedServer) 
 
 @pytest.mark.parametrize("waiting_for", [1, 4])
 async def test_cancelling_the_call_closes_the_connection(
-    server: ScriptedServer,
+    server: Emulator,
     waiting_for: int,
 ) -> None:
-    server.play([Reply.of("one two three four", gates={waiting_for: threading.Event()})])
+    server.play([Reply.of("one two three four", gates={waiting_for: Gate()})])
     backend = backend_for(server)
     task = asyncio.create_task(run(backend, ASK))
     await asyncio.to_thread(server.wait_for_requests, 1)
@@ -300,7 +299,7 @@ def split(short: int, long: int) -> dict[str, int]:
     ],
 )
 async def test_the_bill_is_merged_from_start_and_end(
-    server: ScriptedServer,
+    server: Emulator,
     start: dict[str, Any],
     final: dict[str, Any],
     long_asked: bool,
@@ -315,7 +314,7 @@ async def test_the_bill_is_merged_from_start_and_end(
     assert last.usage == expected
 
 
-async def test_two_calls_with_one_id_are_no_reply(server: ScriptedServer) -> None:
+async def test_two_calls_with_one_id_are_no_reply(server: Emulator) -> None:
     """Their results could not be told apart, and the second could be taken for the first one's repetition."""
     server.play([Reply.of(Call("read", {"path": "a"}, id="same"), Call("read", {"path": "b"}, id="same"))])
     backend = backend_for(server)
@@ -326,7 +325,7 @@ async def test_two_calls_with_one_id_are_no_reply(server: ScriptedServer) -> Non
 
 
 async def test_the_request_holds_what_the_api_takes_and_nothing_it_refuses(
-    server: ScriptedServer,
+    server: Emulator,
 ) -> None:
     await reply_to(server, "ok")
     (request,) = server.requests
@@ -338,7 +337,7 @@ async def test_the_request_holds_what_the_api_takes_and_nothing_it_refuses(
     assert request.headers["x-stainless-retry-count"] == "0"
 
 
-async def test_options_are_sent_only_where_they_apply(server: ScriptedServer) -> None:
+async def test_options_are_sent_only_where_they_apply(server: Emulator) -> None:
     server.play([Reply.of("ok")] * 3)
     old = backend_for(server, "claude-haiku-4-5")
     eager = backend_for(server, official=True)
@@ -354,12 +353,12 @@ async def test_options_are_sent_only_where_they_apply(server: ScriptedServer) ->
     assert third["diagnostics"] == {"previous_message_id": "msg_7"}
 
 
-async def test_the_providers_explanation_of_a_miss_is_passed_on(server: ScriptedServer) -> None:
+async def test_the_providers_explanation_of_a_miss_is_passed_on(server: Emulator) -> None:
     told = {"cache_miss_reason": {"type": "system_changed", "cache_missed_input_tokens": 4000}}
     assert finished(await reply_to(server, "ok", diagnostics=told)).diagnosis == Diagnosis("system_changed", 4000)
 
 
-async def test_an_auth_token_is_a_key_too(server: ScriptedServer) -> None:
+async def test_an_auth_token_is_a_key_too(server: Emulator) -> None:
     server.play([Reply.of("ok")])
     env = {"ANTHROPIC_AUTH_TOKEN": " token-1\n", "ANTHROPIC_BASE_URL": server.url + "/"}
     backend = backend_for(server, env=env)
@@ -368,7 +367,7 @@ async def test_an_auth_token_is_a_key_too(server: ScriptedServer) -> None:
     assert server.requests[0].headers["authorization"] == "Bearer token-1"
 
 
-async def test_a_whole_turn_goes_back_as_it_came(server: ScriptedServer) -> None:
+async def test_a_whole_turn_goes_back_as_it_came(server: Emulator) -> None:
     """The signature is bound to the prefix, and the server checks it."""
     server.play([Reply.of(Think("Hm."), Call("read", {"b": 1, "a": 2}), Redacted("xx")), Reply.of("done")])
     backend = backend_for(server)

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 from anthropic_support import HEAD, PROJECT, SYSTEM, assistant, block, results, user
+from emulator import markers, raw_prefix
 from hypothesis import given
 from hypothesis import strategies as st
-from loopback import markers, raw_prefix
 
 from backends.anthropic_wire import DamagedWireError, RequestBody, dialect_of
 from backends.anthropic_wire import render as render_for

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, RunAgent
-from loopback.script import Call, Reply
-from loopback.server import ScriptedServer
+from emulator import Emulator
+from emulator.script import Call, Reply
 from scripted import plan
 
 
@@ -69,13 +69,13 @@ def test_bad_settings(run_agent: RunAgent, home: Path) -> None:
     one_line(run_agent("run", "hello"), 2, "config.toml")
 
 
-def test_nothing_to_continue(run_agent: RunAgent, anthropic_server: ScriptedServer) -> None:
+def test_nothing_to_continue(run_agent: RunAgent, anthropic_server: Emulator) -> None:
     one_line(run_agent("run", "-c", "hello", env=anthropic_server.env), 2, "no session")
     one_line(run_agent("run", "--resume", "nope", "hello", env=anthropic_server.env), 2, "nope")
     one_line(run_agent("cost", "nope"), 2, "nope")
 
 
-def test_a_damaged_ledger_is_left_as_it_is(run_agent: RunAgent, home: Path, anthropic_server: ScriptedServer) -> None:
+def test_a_damaged_ledger_is_left_as_it_is(run_agent: RunAgent, home: Path, anthropic_server: Emulator) -> None:
     """Field report 137: a corrupt store must not leave a person without a way out."""
     (home / "ledger.db").write_bytes(b"this is no database" * 1000)
     one_line(run_agent("run", "hello", env=anthropic_server.env), 1, "damaged", "mv ")
@@ -92,7 +92,7 @@ def locked_ledger(home: Path, run_agent: RunAgent) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("locked_ledger")
-def test_a_locked_ledger(run_agent: RunAgent, anthropic_server: ScriptedServer) -> None:
+def test_a_locked_ledger(run_agent: RunAgent, anthropic_server: Emulator) -> None:
     one_line(run_agent("run", "hello", env=anthropic_server.env), 1, "locked")
 
 
@@ -102,7 +102,7 @@ def test_a_locked_ledger(run_agent: RunAgent, anthropic_server: ScriptedServer) 
      "UPDATE block SET body = '[1]'", "UPDATE session SET created = 'x'"],
 )  # fmt: skip
 def test_a_ledger_with_values_that_make_no_sense(
-    run_agent: RunAgent, home: Path, anthropic_server: ScriptedServer, damage: str
+    run_agent: RunAgent, home: Path, anthropic_server: Emulator, damage: str
 ) -> None:
     anthropic_server.play([Reply.of("Hello.")] * 2)
     run_agent("run", "hello", env=anthropic_server.env)
@@ -120,7 +120,7 @@ def test_the_ledger_is_for_its_owner_alone(run_agent: RunAgent, home: Path) -> N
     assert (home / "ledger.db").stat().st_mode & 0o077 == 0
 
 
-def test_locks_that_cannot_be_made(run_agent: RunAgent, home: Path, anthropic_server: ScriptedServer) -> None:
+def test_locks_that_cannot_be_made(run_agent: RunAgent, home: Path, anthropic_server: Emulator) -> None:
     (home / "locks").write_text("")
     one_line(run_agent("run", "hello", env=anthropic_server.env), 1, "locks")
 
@@ -130,7 +130,7 @@ def test_more_threads_than_processors(run_agent: RunAgent) -> None:
 
 
 def test_a_git_hook_sees_its_own_directory(
-    run_agent: RunAgent, repository: Path, tmp_path: Path, anthropic_server: ScriptedServer
+    run_agent: RunAgent, repository: Path, tmp_path: Path, anthropic_server: Emulator
 ) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
@@ -155,7 +155,7 @@ def test_a_ledger_of_a_newer_release(run_agent: RunAgent, home: Path) -> None:
     one_line(run_agent("sessions"), 1, "newer release")
 
 
-def test_no_repository_and_no_files(run_agent: RunAgent, tmp_path: Path, anthropic_server: ScriptedServer) -> None:
+def test_no_repository_and_no_files(run_agent: RunAgent, tmp_path: Path, anthropic_server: Emulator) -> None:
     folder = tmp_path / "empty"
     folder.mkdir()
     anthropic_server.play([Reply.of("Hello.")])
@@ -163,7 +163,7 @@ def test_no_repository_and_no_files(run_agent: RunAgent, tmp_path: Path, anthrop
     assert "no files yet" in anthropic_server.bodies[0]["system"][1]["text"]
 
 
-def test_a_directory_of_strange_files(run_agent: RunAgent, tmp_path: Path, anthropic_server: ScriptedServer) -> None:
+def test_a_directory_of_strange_files(run_agent: RunAgent, tmp_path: Path, anthropic_server: Emulator) -> None:
     folder = tmp_path / "strange"
     folder.mkdir()
     for name in (b"caf\xe9.txt", b"new\nline.txt", "汉字.txt".encode(), b"locked.txt"):
@@ -181,7 +181,7 @@ def test_a_directory_of_strange_files(run_agent: RunAgent, tmp_path: Path, anthr
 
 
 def test_a_working_directory_whose_name_is_no_text(
-    run_agent: RunAgent, tmp_path: Path, anthropic_server: ScriptedServer
+    run_agent: RunAgent, tmp_path: Path, anthropic_server: Emulator
 ) -> None:
     folder = tmp_path / os.fsdecode(b"caf\xe9\n\xff")
     folder.mkdir()
@@ -193,7 +193,7 @@ def test_a_working_directory_whose_name_is_no_text(
 
 @pytest.mark.parametrize("as_packages", [True, False])
 def test_modules_of_the_repository_do_not_shadow_ours_nor_ours_theirs(
-    run_agent: RunAgent, repository: Path, anthropic_server: ScriptedServer, *, as_packages: bool
+    run_agent: RunAgent, repository: Path, anthropic_server: Emulator, *, as_packages: bool
 ) -> None:
     for name in ("agent", "context", "backends"):
         (repository / name).mkdir()
@@ -230,7 +230,7 @@ def shell(command: str, cwd: Path, env: dict[str, str]) -> "subprocess.Completed
     ],
 )
 def test_streams_that_are_closed_or_full(
-    anthropic_server: ScriptedServer, repository: Path, environment: dict[str, str], command: str, code: int
+    anthropic_server: Emulator, repository: Path, environment: dict[str, str], command: str, code: int
 ) -> None:
     anthropic_server.play(plan(Call("find", {"pattern": "*"}), answer="Hello. " * 20_000))
     result = shell(command, repository, {**environment, **anthropic_server.env})

@@ -7,15 +7,13 @@ from pathlib import Path
 
 import pytest
 from conftest import RunAgent
-from loopback.bodies import assert_extends, markers
-from loopback.script import Call, Failure, Reply, html_page
-from loopback.server import ScriptedServer
+from emulator import Emulator
+from emulator.bodies import assert_extends, markers
+from emulator.script import Call, Failure, Reply, html_page
 from scripted import FIX, plan
 
 
-def test_a_task_of_read_edit_test_and_answer(
-    anthropic_server: ScriptedServer, run_agent: RunAgent, repository: Path
-) -> None:
+def test_a_task_of_read_edit_test_and_answer(anthropic_server: Emulator, run_agent: RunAgent, repository: Path) -> None:
     anthropic_server.play(plan(*FIX))
     result = run_agent("run", "--mode", "auto", "Fix the price", env=anthropic_server.env)
     assert result.returncode == 0, result.stderr
@@ -27,7 +25,7 @@ def test_a_task_of_read_edit_test_and_answer(
 
 
 def test_every_body_extends_the_last_over_thirty_calls_two_seeds_midnight_and_a_new_branch(
-    anthropic_server: ScriptedServer, run_agent: RunAgent, repository: Path, environment: dict[str, str]
+    anthropic_server: Emulator, run_agent: RunAgent, repository: Path, environment: dict[str, str]
 ) -> None:
     """Rule R1, byte for byte. Field reports 1, 7, 9, 11, 19, 65 and 68."""
     steps: list[Call | list[Call]] = [*FIX]
@@ -55,7 +53,7 @@ def test_every_body_extends_the_last_over_thirty_calls_two_seeds_midnight_and_a_
     assert command[-1]["text"] == "Once more"
 
 
-def test_each_reply_reads_what_the_last_request_wrote(anthropic_server: ScriptedServer, run_agent: RunAgent) -> None:
+def test_each_reply_reads_what_the_last_request_wrote(anthropic_server: Emulator, run_agent: RunAgent) -> None:
     """Field report 41: written once and never read would be a fault of the markers."""
     anthropic_server.play(plan(*FIX, *FIX))
     run_agent("run", "--mode", "auto", "Fix the price", env=anthropic_server.env)
@@ -66,7 +64,7 @@ def test_each_reply_reads_what_the_last_request_wrote(anthropic_server: Scripted
     assert report["total"]["hit_rate"] > 0.5
 
 
-def test_json_events_tell_the_whole_turn(anthropic_server: ScriptedServer, run_agent: RunAgent) -> None:
+def test_json_events_tell_the_whole_turn(anthropic_server: Emulator, run_agent: RunAgent) -> None:
     anthropic_server.play(plan(*FIX))
     result = run_agent("run", "--mode", "auto", "--json", "Fix the price", env=anthropic_server.env)
     events = [json.loads(line) for line in result.stdout.splitlines()]
@@ -83,7 +81,7 @@ def test_json_events_tell_the_whole_turn(anthropic_server: ScriptedServer, run_a
 
 
 def test_without_a_terminal_nothing_is_asked_and_the_model_learns_why(
-    anthropic_server: ScriptedServer, run_agent: RunAgent, repository: Path
+    anthropic_server: Emulator, run_agent: RunAgent, repository: Path
 ) -> None:
     anthropic_server.play(plan(*FIX, answer="I could not."))
     result = run_agent("run", "Fix the price", env=anthropic_server.env)
@@ -94,7 +92,7 @@ def test_without_a_terminal_nothing_is_asked_and_the_model_learns_why(
     assert "--mode" in refused[0]["content"]
 
 
-def test_plan_mode_changes_nothing_but_the_tail(anthropic_server: ScriptedServer, run_agent: RunAgent) -> None:
+def test_plan_mode_changes_nothing_but_the_tail(anthropic_server: Emulator, run_agent: RunAgent) -> None:
     """Rule R9: the tools are the same in every mode, so a change of mode keeps the cached prefix."""
     anthropic_server.play(plan(FIX[0]))
     run_agent("run", "--mode", "plan", "Look", env=anthropic_server.env)
@@ -104,7 +102,7 @@ def test_plan_mode_changes_nothing_but_the_tail(anthropic_server: ScriptedServer
     assert_extends(first, last)
 
 
-def test_overload_is_waited_for(anthropic_server: ScriptedServer, run_agent: RunAgent) -> None:
+def test_overload_is_waited_for(anthropic_server: Emulator, run_agent: RunAgent) -> None:
     """Field report 129."""
     busy = Failure(529, ("overloaded_error", "Overloaded"), headers={"retry-after-ms": "10"})
     anthropic_server.play([busy] * 6 + [Reply.of("Hello.")])
@@ -114,7 +112,7 @@ def test_overload_is_waited_for(anthropic_server: ScriptedServer, run_agent: Run
 
 
 def test_a_stream_that_breaks_after_a_tool_call_runs_the_tool_once(
-    anthropic_server: ScriptedServer, run_agent: RunAgent, repository: Path
+    anthropic_server: Emulator, run_agent: RunAgent, repository: Path
 ) -> None:
     """Field report 126."""
     append = Call("shell", {"command": "echo x >> log"})
@@ -136,7 +134,7 @@ def test_a_stream_that_breaks_after_a_tool_call_runs_the_tool_once(
     ],
 )
 def test_what_no_retry_can_mend_is_one_clear_line(
-    anthropic_server: ScriptedServer, run_agent: RunAgent, answer: Failure, expected: str
+    anthropic_server: Emulator, run_agent: RunAgent, answer: Failure, expected: str
 ) -> None:
     anthropic_server.play([answer])
     result = run_agent("run", "Say hello", env=anthropic_server.env)
@@ -149,7 +147,7 @@ def test_what_no_retry_can_mend_is_one_clear_line(
     assert len(anthropic_server.bodies) == 1
 
 
-def test_a_refused_attempt_does_not_cost_the_cache(anthropic_server: ScriptedServer, run_agent: RunAgent) -> None:
+def test_a_refused_attempt_does_not_cost_the_cache(anthropic_server: Emulator, run_agent: RunAgent) -> None:
     """Field report 36, in a retry: the markers still point to where the last answered request ended."""
     wide = [Call("shell", {"command": f"echo {number} {'x' * 400}"}) for number in range(25)]
     busy = Failure(529, ("overloaded_error", "Overloaded"), headers={"retry-after-ms": "1"})
@@ -161,7 +159,7 @@ def test_a_refused_attempt_does_not_cost_the_cache(anthropic_server: ScriptedSer
     assert done[2]["cache_read"] >= written, "all that the request before the refusal wrote is read"
 
 
-def test_limits_stop_with_exit_code_3(anthropic_server: ScriptedServer, run_agent: RunAgent) -> None:
+def test_limits_stop_with_exit_code_3(anthropic_server: Emulator, run_agent: RunAgent) -> None:
     anthropic_server.play(plan(*[Call("shell", {"command": f"echo {i}"}) for i in range(9)]))
     turns = run_agent("run", "--mode", "auto", "--max-turns", "2", "Go", env=anthropic_server.env)
     assert turns.returncode == 3
@@ -172,7 +170,7 @@ def test_limits_stop_with_exit_code_3(anthropic_server: ScriptedServer, run_agen
     assert len(anthropic_server.bodies) == 3
 
 
-def test_a_model_that_repeats_one_call_is_stopped(anthropic_server: ScriptedServer, run_agent: RunAgent) -> None:
+def test_a_model_that_repeats_one_call_is_stopped(anthropic_server: Emulator, run_agent: RunAgent) -> None:
     """Field report 120: the same call with the same result five times ends the turn."""
     anthropic_server.play(plan(*[Call("find", {"pattern": "*.py"})] * 50))
     result = run_agent("run", "--mode", "auto", "Go", env=anthropic_server.env)
@@ -182,7 +180,7 @@ def test_a_model_that_repeats_one_call_is_stopped(anthropic_server: ScriptedServ
 
 
 def test_secrets_stay_out_of_prompt_and_ledger(
-    anthropic_server: ScriptedServer, run_agent: RunAgent, home: Path, repository: Path
+    anthropic_server: Emulator, run_agent: RunAgent, home: Path, repository: Path
 ) -> None:
     """Rule R10."""
     anthropic_server.play(plan(Call("shell", {"command": "env"})))

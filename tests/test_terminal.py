@@ -1,23 +1,22 @@
 """On a real pseudo-terminal: permission questions, Ctrl-C, and a terminal that is left as it was found."""
 
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pexpect
 import pytest
 from conftest import ROOT, RunAgent
-from loopback.bodies import assert_extends
-from loopback.script import Call, Reply
-from loopback.server import ScriptedServer
+from emulator import Emulator, Gate
+from emulator.bodies import assert_extends
+from emulator.script import Call, Reply
 from scripted import FIX, plan
 
 Start = Callable[..., "pexpect.spawn[str]"]
 
 
 @pytest.fixture
-def start(repository: Path, environment: dict[str, str], anthropic_server: ScriptedServer) -> Iterator[Start]:
+def start(repository: Path, environment: dict[str, str], anthropic_server: Emulator) -> Iterator[Start]:
     children = []
 
     def spawn(*arguments: str, **env: str) -> "pexpect.spawn[str]":
@@ -44,7 +43,7 @@ def code(child: "pexpect.spawn[str]") -> int | None:
     return child.exitstatus
 
 
-def test_what_the_person_allows_is_done(start: Start, anthropic_server: ScriptedServer, repository: Path) -> None:
+def test_what_the_person_allows_is_done(start: Start, anthropic_server: Emulator, repository: Path) -> None:
     anthropic_server.play(plan(*FIX))
     child = start("Fix the price")
     child.expect("edit price.py.*why: ")
@@ -58,7 +57,7 @@ def test_what_the_person_allows_is_done(start: Start, anthropic_server: Scripted
     assert refused["content"] == "The user refused: use make instead"
 
 
-def test_always_is_asked_once(start: Start, anthropic_server: ScriptedServer, repository: Path) -> None:
+def test_always_is_asked_once(start: Start, anthropic_server: Emulator, repository: Path) -> None:
     append = Call("shell", {"command": "echo x >> log"})
     anthropic_server.play(plan(append, append))
     child = start("Log")
@@ -69,9 +68,9 @@ def test_always_is_asked_once(start: Start, anthropic_server: ScriptedServer, re
 
 
 def test_a_question_shows_every_line_and_is_not_answered_by_what_was_typed_before(
-    start: Start, anthropic_server: ScriptedServer, repository: Path
+    start: Start, anthropic_server: Emulator, repository: Path
 ) -> None:
-    shown = threading.Event()
+    shown = Gate()
     anthropic_server.play(
         [Reply.of(Call("shell", {"command": "echo a  # harmless\ntouch planted"}), gates={2: shown}), Reply.of("Done.")]
     )
@@ -88,7 +87,7 @@ def test_a_question_shows_every_line_and_is_not_answered_by_what_was_typed_befor
 
 
 @pytest.mark.parametrize("key", ["\x04", "\n", "maybe\n"])
-def test_anything_but_a_yes_is_a_no(start: Start, anthropic_server: ScriptedServer, repository: Path, key: str) -> None:
+def test_anything_but_a_yes_is_a_no(start: Start, anthropic_server: Emulator, repository: Path, key: str) -> None:
     anthropic_server.play(plan(FIX[1], answer="I did not."))
     child = start("Fix the price")
     child.expect("why: ")
@@ -98,7 +97,7 @@ def test_anything_but_a_yes_is_a_no(start: Start, anthropic_server: ScriptedServ
 
 
 def test_ctrl_c_at_a_question_keeps_the_session(
-    start: Start, anthropic_server: ScriptedServer, run_agent: RunAgent, repository: Path
+    start: Start, anthropic_server: Emulator, run_agent: RunAgent, repository: Path
 ) -> None:
     anthropic_server.play(plan(*FIX))
     child = start("Fix the price")
@@ -112,7 +111,7 @@ def test_ctrl_c_at_a_question_keeps_the_session(
 
 
 def test_ctrl_c_in_a_command_ends_it_and_all_its_children(
-    start: Start, anthropic_server: ScriptedServer, repository: Path
+    start: Start, anthropic_server: Emulator, repository: Path
 ) -> None:
     anthropic_server.play(plan(Call("shell", {"command": "echo begun; (sleep 3; echo survived > late) & sleep 60"})))
     child = start("--mode", "auto", "Wait")
@@ -124,7 +123,7 @@ def test_ctrl_c_in_a_command_ends_it_and_all_its_children(
 
 
 @pytest.mark.parametrize("env", [{"TERM": "dumb"}, {"LC_ALL": "C"}, {"NO_COLOR": "1"}, {"PYTHONIOENCODING": "ascii"}])
-def test_poor_terminals(start: Start, anthropic_server: ScriptedServer, env: dict[str, str]) -> None:
+def test_poor_terminals(start: Start, anthropic_server: Emulator, env: dict[str, str]) -> None:
     anthropic_server.play([Reply.of("Done: 汉字 🙂")])
     child = start("说 hello", **env)
     child.expect("Done: ")
@@ -132,7 +131,7 @@ def test_poor_terminals(start: Start, anthropic_server: ScriptedServer, env: dic
     assert code(child) == 0
 
 
-def test_a_narrow_terminal(start: Start, anthropic_server: ScriptedServer) -> None:
+def test_a_narrow_terminal(start: Start, anthropic_server: Emulator) -> None:
     anthropic_server.play(plan(FIX[0]))
     child = start("Look", COLUMNS="20")
     child.expect("Fixed price.py:2")
