@@ -125,6 +125,10 @@ async def open_backend(
         from backends.anthropic import AnthropicBackend
 
         return AnthropicBackend(info, env=env, wires=wires)
+    if info.provider == "openai":
+        from backends.openai import OpenAIBackend
+
+        return OpenAIBackend(info, env=env, wires=wires)
     if (compatible := load_endpoints(folders).get(info.provider)) is not None:
         from backends.compatible import CompatibleBackend
 
