@@ -273,12 +273,10 @@ class ReplyReader:
         return stop, refusal or None
 
     def _whole_calls(self, stop: StopReason) -> list[ToolCall]:
-        """The calls that can be run. Of a reply that was cut, the last one may be half."""
+        """The calls that can be run. Of a reply that was cut, some may be half: servers send them side by side."""
         if stop is StopReason.REFUSED:
             return []
-        whole = [call for call in self._calls if call.name]
-        if stop in _CUT and whole and not whole[-1].whole:
-            whole.pop()
+        whole = [call for call in self._calls if call.name and (call.whole or stop not in _CUT)]
         return [ToolCall(call.id, call.name, call.text or "{}") for call in whole]
 
     def _opaque(self, calls: list[ToolCall]) -> list[Opaque]:
