@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from backends.base import WireStore
-from context.block import Block, Layer, Opaque, Part, Role, Text, ToolCall, ToolResult, ToolSpec
+from context.block import Block, Opaque, Part, Role, Text, ToolCall, ToolResult, ToolSpec
 from context.breakpoints import Marker
 from context.cache_rules import Ttl
 from context.prompt import Prompt
@@ -100,13 +100,13 @@ def _tool(spec: ToolSpec) -> bytes:
 
 def _given_items(block: Block) -> Iterator[bytes]:
     """The items of a block that the model did not write: results, and texts in one message each run."""
-    head = block.role is Role.SYSTEM or block.layer in (Layer.SYSTEM, Layer.PROJECT)
+    role = "developer" if block.role is Role.SYSTEM else "user"
     texts: list[str] = []
 
     def message() -> Iterator[bytes]:
         if texts:
             content = [{"type": "input_text", "text": text} for text in texts]
-            yield _dumps({"type": "message", "role": "developer" if head else "user", "content": content})
+            yield _dumps({"type": "message", "role": role, "content": content})
             texts.clear()
 
     for part in block.parts:
