@@ -157,5 +157,5 @@ class Toolbox:
 
     def _failure(self, call: ToolCall, message: str) -> ToolOutput:
         if self._coach is not None:
-            self._coach.failure(call.name, message)
+            self._coach.failure(call, message)
         return ToolOutput(message, f"{call.name}: {message.partition(chr(10))[0]}", is_error=True)

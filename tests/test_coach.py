@@ -87,6 +87,14 @@ class TestVeto:
         assert at is not None
         assert call.arguments[at:].startswith(f'"{blamed}"')
 
+    async def test_what_was_refused_before_must_come_out_otherwise_altogether(self, coach: Coach) -> None:
+        call = edit_call(path="price.py", old="return net", new="return net")
+        await coach.begin("Fix total")
+        coach.failure(call, "`old` and `new` are the same.")
+        at = coach.veto(call)
+        assert at is not None
+        assert call.arguments[at:].startswith('"old"')
+
     def test_everything_else_may_go(self, coach: Coach, context: ToolContext) -> None:
         assert coach.veto(edit_call(path="price.py", old="net - net", new="net + net")) is None
         assert coach.veto(edit_call(path="missing.py", old="a", new="b")) is None
@@ -170,6 +178,19 @@ class TestHint:
         hint = await coach.hint("search", {"pattern": "prices including tax rules"}, output)
         assert "README.md:3: Prices with tax." in hint
 
+    async def test_other_places_are_told_when_the_task_is_about_all_of_them(
+        self, coach: Coach, context: ToolContext
+    ) -> None:
+        renamed = {"path": "price.py", "old": "def total(net)", "new": "def gross(net)"}
+        output = await edit.tool.run(renamed, context)
+        await coach.begin("total is to be called gross, everywhere.")
+        hint = await coach.hint("edit", renamed, output)
+        assert hint.startswith("Still to change:\n")
+        assert "tests/test_price.py:5:     assert total(100) == 119" in hint
+        assert "def gross" not in hint
+        await coach.begin("Call the function gross.")
+        assert await coach.hint("edit", renamed, output) == ""
+
     async def test_nothing_found_at_all_leads_to_the_readme(self, coach: Coach, context: ToolContext) -> None:
         output = await search.tool.run({"pattern": "zebra"}, context)
         assert await coach.hint("search", {"pattern": "zebra"}, output) == "Read README.md."
@@ -194,6 +215,10 @@ class TestObjection:
         assert objection is not None
         assert "README.md" in objection
         assert objection.endswith("The task was: What does it do?")
+        assert coach.objection() is None
+
+    async def test_code_that_came_with_the_task_was_looked_at(self, coach: Coach) -> None:
+        await coach.begin("Explain total, please")
         assert coach.objection() is None
 
     async def test_a_question_may_change_nothing(self, coach: Coach) -> None:
@@ -230,9 +255,14 @@ class TestObjection:
         await coach.begin("Fix total and add a test")
         await do_edit(coach, context, "price.py", "net - net", "net + net")
         await run(coach, context, "pytest", "exit 0, 3 lines")
+        await do_edit(coach, context, "tests/test_price.py", "", "def helper(net):\n    return net")
+        await run(coach, context, "pytest", "exit 0, 3 lines")
         objection = coach.objection()
         assert objection is not None
         assert "no test was added" in objection
+        await do_edit(coach, context, "tests/test_price.py", "", "def test_nothing():\n    assert total(0) == 0")
+        await run(coach, context, "pytest", "exit 0, 3 lines")
+        assert coach.objection() is None
 
     async def test_objections_end(self, coach: Coach) -> None:
         await coach.begin("Fix it")

@@ -46,6 +46,16 @@ def test_no_bug_is_solved_by_changing_or_removing_tests(task: Task, tmp_path: Pa
     assert str(task.check(outcome)).startswith("changed tests/")
 
 
+def test_a_function_among_the_tests_is_no_test(tmp_path: Path) -> None:
+    task = next(task for task in TASKS if task.name == "add-method")
+    outcome = outcome_of(task, tmp_path)
+    assert not isinstance(task.solution, str)
+    task.solution[0].apply(outcome.after)
+    with (outcome.after / "tests/test_cart.py").open("a") as file:
+        file.write("\n\ndef is_empty(self):\n    return len(self.items) == 0\n")
+    assert task.check(outcome) == "no new test uses is_empty"
+
+
 @pytest.mark.parametrize("task", QUESTIONS, ids=lambda task: task.name)
 def test_a_question_is_not_answered_by_changing_files(task: Task, tmp_path: Path) -> None:
     outcome = outcome_of(task, tmp_path)

@@ -106,6 +106,7 @@ class TestRefused:
         await put(context, PRICE, "price.py")
         assert "are the same" in await refused(context, path="price.py", old="tax", new="tax")
         assert "are the same" in await refused(context, path="price.py", old="tax\r\n", new="tax\n")
+        assert "only the lines to change" in await refused(context, path="price.py", old=PRICE, new=PRICE)
 
     async def test_a_file_that_changed_on_disk_since_it_was_read(self, context):
         path = await put(context, "one\n")

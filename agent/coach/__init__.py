@@ -35,7 +35,7 @@ class Coach:
 
     def veto(self, call: ToolCall) -> int | None:
         """Where an edit that is sure to be refused must come out otherwise; None for every other call."""
-        return place_to_blame(call, self._context)
+        return place_to_blame(call, self._context, self._turn.refused)
 
     async def question(self, name: str, arguments: Mapping[str, Any]) -> str | None:
         """What to ask the model instead of running the call; None to run it."""
@@ -45,9 +45,10 @@ class Coach:
         """What to add to the call's result; empty for nothing."""
         return await hints.after_call(name, arguments, output, self._turn, self._repository)
 
-    def failure(self, name: str, message: str) -> None:
+    def failure(self, call: ToolCall, message: str) -> None:
         """Note that a call was refused or failed."""
-        if name in ("edit", "write"):
+        self._turn.refused.add(call.arguments)
+        if call.name in ("edit", "write"):
             self._turn.failed = message.partition("\n")[0]
 
     def objection(self) -> str | None:

@@ -24,6 +24,11 @@ into line lines long make method must name nothing only otherwise please project
 there they this value what when where which with your
 """
 _COMMON: Final = frozenset(_COMMON_WORDS.split())
+_EVERYWHERE: Final = re.compile(
+    r"\b(?:everywhere|throughout|rename\w*|(?:all|each|every) (?:places?|files?))\b", re.IGNORECASE
+)
+_TOKEN: Final = re.compile(r"\w(?:[\w.-]*\w)?")
+_MOST_GONE: Final = 3  # tokens that an edit takes out, to be looked for elsewhere
 _TEST_RUN: Final = re.compile(r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|node --test|\w+ (?:run )?test)\b")
 
 
@@ -34,6 +39,7 @@ async def at_start(turn: Turn, repository: Repository) -> list[str]:
     if names:
         defined = await repository.search(rf"\b(?:{_KINDS})\s+(?:{'|'.join(names)})\b")
         pieces = await asyncio.to_thread(repository.definitions, defined)
+        turn.looked = bool(pieces)
     if words := _words(turn.command):
         some = "|".join(words)
         named = rf"^(?:(?:{_KINDS})\s+)*\w*(?:{some})\w*\s*[:=]|^\s*\"\w*(?:{some})\w*\"\s*:"
@@ -57,8 +63,11 @@ async def after_call(
             return await _after_no_matches(str(arguments["pattern"]), turn, repository)
         case "search":
             turn.looked = True
-        case "edit" | "write":
-            turn.changed_file(str(arguments["path"]))
+        case "edit":
+            turn.changed_file(str(arguments["path"]), arguments["old"], arguments["new"])
+            return await _after_edit(arguments["old"], arguments["new"], turn, repository)
+        case "write":
+            turn.changed_file(str(arguments["path"]), "", arguments["content"])
         case "shell":
             turn.looked = True
             passed = output.summary.startswith("exit 0")
@@ -69,6 +78,16 @@ async def after_call(
 async def _after_read(path: str, repository: Repository) -> str:
     tested = await repository.tested_by(path) if is_test(path) else []
     return f"[it tests {' and '.join(tested)}]" if tested else ""
+
+
+async def _after_edit(old: str, new: str, turn: Turn, repository: Repository) -> str:
+    """Where what the edit took out still stands, if the task is about all places."""
+    kept = set(_TOKEN.findall(new))
+    gone = [token for token in dict.fromkeys(_TOKEN.findall(old)) if token not in kept]
+    if not 0 < len(gone) <= _MOST_GONE or _EVERYWHERE.search(turn.command) is None:
+        return ""
+    found = await repository.search(rf"\b(?:{'|'.join(map(re.escape, gone))})\b")
+    return "\n".join(["Still to change:", *map(str, found[:_MOST_LOOSE])]) if found else ""
 
 
 async def _after_no_matches(pattern: str, turn: Turn, repository: Repository) -> str:

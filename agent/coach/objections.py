@@ -6,7 +6,6 @@ from typing import Final
 
 from agent.coach.repository import Repository
 from agent.coach.turn import Turn
-from agent.tools.under_test import is_test
 
 _WANTS_TEST: Final = re.compile(r"\b(?:add|write)\b[^.?!]*\btests?\b", re.IGNORECASE)
 _TASK_CHARS: Final = 500
@@ -36,5 +35,5 @@ def _reasons(turn: Turn, repository: Repository) -> Iterator[tuple[str, str]]:
         yield "failed", f"Not done: {turn.failed} Read the code and make the right edit."
     if turn.untested and repository.has_tests():
         yield "tests", "The tests were not run after the last change. Run them, then answer."
-    if _WANTS_TEST.search(turn.command) and not any(is_test(path) for path in turn.changed):
+    if _WANTS_TEST.search(turn.command) and not turn.added_test:
         yield "new test", "Not done: no test was added. Read a test file and add the test there with edit."

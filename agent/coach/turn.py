@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from agent.tools.under_test import is_test
+
 _QUESTION: Final = re.compile(
     r"\?\s*$|^(?:what|where|which|who|when|why|how|does|do|is|are|can|explain|describe|list|show|tell)\b", re.IGNORECASE
 )
+_TESTED: Final = re.compile(r"\bassert|\bexpect\s*\(|\b(?:test|it)\s*\(|\bdef\s+test|\bfunc\s+Test|#\[test\]")
 _CODE: Final = (".py", ".js", ".mjs", ".jsx", ".ts", ".tsx", ".go", ".rs", ".c", ".cc", ".cpp", ".java", ".rb")
 
 
@@ -19,10 +22,12 @@ class Turn:
     command: str = ""
     files: Mapping[str, tuple[int, int]] | None = None
     looked: bool = False  # a file or a match was seen, or a command ran
-    changed: set[str] = field(default_factory=set)
+    changed: bool = False
+    added_test: bool = False
     ran_tests: bool = False
     untested: bool = False  # code was changed after the last test run
     failed: str | None = None  # why the last edit or test run failed
+    refused: set[str] = field(default_factory=set)  # arguments of the calls that were
     objections: int = 0
     asked: set[str] = field(default_factory=set)  # questions that were asked already
 
@@ -38,8 +43,10 @@ class Turn:
         self.asked.add(question)
         return True
 
-    def changed_file(self, path: str) -> None:
-        self.changed.add(path)
+    def changed_file(self, path: str, old: str, new: str) -> None:
+        """In the file `path`, `new` stands for `old` by now."""
+        self.changed = True
+        self.added_test |= is_test(path) and len(_TESTED.findall(new)) > len(_TESTED.findall(old))
         self.failed = None
         self.untested = self.untested or Path(path).suffix in _CODE
 

@@ -49,8 +49,10 @@ class _Edit:
     def access(self, arguments: Mapping[str, Any], context: ToolContext) -> Access:
         path = resolve(arguments["path"], context)
         if _lf(arguments["old"]) == _lf(arguments["new"]):
+            some = "Put only the lines to change into `old`; " if "\n" in arguments["old"].strip("\n") else ""
             raise ToolError(
-                "`old` and `new` are the same, so nothing would change. `new` must be the changed text.", argument="new"
+                f"`old` and `new` are the same, so nothing would change. {some}`new` must be the changed text.",
+                argument="new",
             )
         hidden = Redactor(context.env).placeholder_in(arguments["old"] + arguments["new"])
         if hidden is not None:

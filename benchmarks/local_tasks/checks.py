@@ -3,6 +3,7 @@
 A check is a function from an `Outcome` to None when it holds, or to one line that says why it does not.
 """
 
+import ast
 import json
 import os
 import re
@@ -102,12 +103,12 @@ def behaves(hidden: str = "", adapt: Callable[[str], str] = lambda text: text) -
 
 
 def new_test_mentions(name: str) -> Check:
-    """A test that was added or changed uses `name`."""
+    """A test function that was added or changed uses `name`."""
 
     def check(outcome: Outcome) -> str | None:
-        tests = [path for path in changed(outcome) if path.startswith("tests/") and (outcome.after / path).exists()]
-        used = any(re.search(rf"\b{name}\b", (outcome.after / path).read_text()) for path in tests)
-        return None if used else f"no new test uses {name}"
+        before = set(_test_functions(outcome.before))
+        new = [test for test in _test_functions(outcome.after) if test not in before]
+        return None if any(re.search(rf"\b{name}\b", test) for test in new) else f"no new test uses {name}"
 
     return check
 
@@ -153,6 +154,19 @@ def answer_names(*patterns: str) -> Check:
         return f"the answer lacks {', '.join(missing)}" if missing else None
 
     return check
+
+
+def _test_functions(root: Path) -> Iterator[str]:
+    """The source of each test function in Python."""
+    for path in sorted((root / "tests").glob("*.py")):
+        text = path.read_text()
+        try:
+            nodes = list(ast.walk(ast.parse(text)))
+        except SyntaxError:
+            continue
+        for node in nodes:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test"):
+                yield ast.get_source_segment(text, node) or ""
 
 
 def _has(path: Path, pattern: str) -> bool:
