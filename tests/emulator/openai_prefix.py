@@ -42,7 +42,7 @@ def _tool(tool: Body) -> Element:
     if "name" not in function:
         return Element(data_of(["tool", tool]), opaque_tokens(tool))
     tokens = tool_tokens(function["name"], function.get("description") or "", function.get("parameters") or {})
-    return Element(data_of(["tool", _bare(tool)]), tokens, _mark(tool, "5m"))
+    return Element(data_of(["tool", without_marker(tool)]), tokens, _mark(tool, "5m"))
 
 
 def _mark(part: Any, default: str) -> str | None:
@@ -55,7 +55,8 @@ def _mark(part: Any, default: str) -> str | None:
     return None
 
 
-def _bare(part: Any) -> Any:
+def without_marker(part: Any) -> Any:
+    """The part without the breakpoint that it may carry."""
     return {key: value for key, value in part.items() if key not in MARKERS} if isinstance(part, Mapping) else part
 
 
@@ -63,7 +64,7 @@ def _part_tokens(part: Body) -> int:
     for name in ("text", "refusal"):
         if isinstance(part.get(name), str):
             return text_tokens(part[name])
-    return opaque_tokens(_bare(part))
+    return opaque_tokens(without_marker(part))
 
 
 def parts_of(content: Any, kind: str) -> Sequence[Any]:
@@ -132,12 +133,12 @@ def _item(item: Body, frame: int, ttl: str) -> Iterator[Element]:
         for index, part in enumerate(parts):
             tokens = _part_tokens(part) + (frame if index == 0 else 0)
             mark = _mark(part, ttl) if ours else None  # assistant output cannot carry one: silently ignored
-            yield Element(data_of([head, index, _bare(part)]), tokens, mark, ours and index == len(parts) - 1)
+            yield Element(data_of([head, index, without_marker(part)]), tokens, mark, ours and index == len(parts) - 1)
     elif kind == "function_call_output":
         parts = parts_of(item.get("output"), "input_text")
         for index, part in enumerate(parts):
             tokens = _part_tokens(part) + (frame + FRAME if index == 0 else 0)
-            yield Element(data_of([kind, item.get("call_id"), index, _bare(part)]), tokens, _mark(part, ttl))
+            yield Element(data_of([kind, item.get("call_id"), index, without_marker(part)]), tokens, _mark(part, ttl))
     elif kind == "function_call":
         yield Element(data_of(item), frame + call_tokens(item.get("name", ""), item.get("arguments", "")))
     elif kind == "additional_tools":
@@ -176,10 +177,10 @@ def _message(message: Body, role: str, frame: int, ttl: str) -> list[Element]:
         if part.get("type") == "text" and not part.get("text"):
             continue
         own = FRAME if role == "tool" and index == 0 else 0
-        add(_bare(part), _part_tokens(part) + own, _mark(part, ttl) if role != "assistant" else _control(part))
+        add(without_marker(part), _part_tokens(part) + own, _mark(part, ttl) if role != "assistant" else _control(part))
     for call in message.get("tool_calls") or []:
         function = call.get("function") or {}
-        add(_bare(call), call_tokens(function.get("name", ""), function.get("arguments", "")))
+        add(without_marker(call), call_tokens(function.get("name", ""), function.get("arguments", "")))
     if not elements:
         add(None, FRAME if role == "tool" else 0)
     if role in _INSTRUCTED:

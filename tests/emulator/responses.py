@@ -15,7 +15,17 @@ from .openai_cache import LONG, AutomaticCache, BreakpointCache
 from .openai_diagnostics import Answered, answered, diagnose, settings
 from .openai_errors import bracketed, error_body, no_key, refused, unknown_parameter
 from .openai_models import traits
-from .openai_prefix import Body, Element, default_ttl, input_items, item_kind, responses_elements, run_kind
+from .openai_prefix import (
+    Body,
+    Element,
+    default_ttl,
+    input_items,
+    item_kind,
+    parts_of,
+    responses_elements,
+    run_kind,
+    without_marker,
+)
 from .responses_binding import altered, encrypt, withhold
 from .responses_rules import COMPACT, COUNT, CREATE, refusal
 from .responses_stream import Shape, pieces, stream
@@ -218,7 +228,13 @@ class _Compact(_Create):
     def message(self, request: Recorded, reply: Reply, account: Account) -> Mapping[str, Any]:
         users = [item for item in input_items(request.body) if item_kind(item) == "message" and item["role"] == "user"]
         output: list[Any] = [
-            {"id": f"msg_{request.number:04}_{index}", "type": "message", "status": "completed", **item}
+            {
+                "id": f"msg_{request.number:04}_{index}",
+                "type": "message",
+                "status": "completed",
+                "role": "user",
+                "content": [without_marker(part) for part in parts_of(item.get("content"), "input_text")],
+            }
             for index, item in enumerate(users)
         ]
         content = encrypt(str(request.body["model"]), account.notes.prefix, "what was said so far")
