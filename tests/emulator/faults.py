@@ -5,13 +5,17 @@ A fault inside a stream stands in the `Reply` (`cut_after`, `gates` for stalls, 
 before it; `Emulator.refused_options` names cache options that the endpoint does not know.
 """
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any, Literal
 
-from .script import Failure, Gate, Reply
+from .api import Recorded
+from .script import Answer, Failure, Gate, Reply
+
+Script = Callable[[Recorded], Answer]
 
 CACHE_OPTIONS = (
     "ttl",
@@ -62,6 +66,23 @@ def broken_at_each_event(reply: Reply, events: int) -> Iterator[tuple[str, Reply
     for after in range(1, events + 1):
         yield f"error-{after}", replace(reply, error_after=(after, "overloaded_error", "Overloaded"))
         yield f"garbage-{after}", replace(reply, garbage_after=after)
+
+
+def spoiled(script: Callable[[Recorded], Answer], faults: Mapping[int, Failure | Mapping[str, Any]]) -> Script:
+    """`script` with faults in some of its answers, counted from 1: another answer, or changes to the reply's fields.
+
+    A `Failure` does not use up an answer of a script that counts the steps in the request, as `actions.play` does.
+    """
+    numbers = itertools.count(1)
+
+    def answer(request: Recorded) -> Answer:
+        fault = faults.get(next(numbers))
+        if isinstance(fault, Failure):
+            return fault
+        reply = script(request)
+        return reply if fault is None or isinstance(reply, Failure) else replace(reply, **fault)
+
+    return answer
 
 
 def stalled(reply: Reply, before: int) -> tuple[Reply, Gate]:

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,8 +31,8 @@ class Emulator:
 
     With a script that has run out it answers 400. A function runs in a thread and may wait; what it raises is answered
     with 400 and raised again when the server stops. `log`: a file that gets one JSON line per request (`path`,
-    `headers`, `raw`), for readers in other processes. `strict`: refuse what the API would refuse. Use it as a context
-    manager.
+    `headers`, `raw`), for readers in other processes. `strict`: refuse what the API would refuse. `watch` is called
+    with each whole bill. Use it as a context manager.
     """
 
     def __init__(
@@ -44,11 +45,13 @@ class Emulator:
         models: Models = ALL,
         apis: Iterable[ApiFactory] = APIS,
         port: int = 0,
+        watch: Callable[[Recorded, Bill], None] | None = None,
     ) -> None:
         self.clock: Clock = clock or SystemClock()
         self.client_left = threading.Event()  # a client closed its connection in the middle of a reply
         self.connections = 0
         self.refused_options: set[str] = set()  # cache options that this endpoint does not know: a 400 names them
+        self.short_ttl = False  # grant the short TTL whatever is asked for, in every reply
         self._around = Surroundings(self.clock, models, strict)
         self._apis: list[Api] = [factory(self._around) for factory in apis]
         self._queue: deque[Answer] = deque()
@@ -56,6 +59,7 @@ class Emulator:
         self._function: Script | None = None
         self._errors: list[Exception] = []
         self._log = log
+        self._watch = watch
         self._requests: list[Recorded] = []
         self._bills: list[Bill | None] = []
         self._arrived = threading.Condition()
@@ -162,9 +166,13 @@ class Emulator:
             self._arrived.notify_all()
         return request
 
-    def _charge(self, request: Recorded, bill: Bill) -> None:
+    def _charge(self, request: Recorded, bill: Bill, output: int | None = None) -> None:
+        """Keep a bill; with its `output` it is whole."""
+        whole = bill if output is None else bill.with_output(output)
         with self._arrived:
-            self._bills[request.number - 1] = bill
+            self._bills[request.number - 1] = whole
+        if self._watch is not None and output is not None:
+            self._watch(request, whole)
 
     async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
         try:
@@ -207,6 +215,8 @@ class Emulator:
         answer = generation.unscripted(request) or await self._ask_script(request)
         if isinstance(answer, Failure):
             return self._refused(api, request, answer)
+        if self.short_ttl:
+            answer = replace(answer, short_ttl=True)
         account = generation.account(request, answer)
         if generation.streams(request):
             return await self._stream(http, generation, request, answer, account)
@@ -216,7 +226,7 @@ class Emulator:
             _cut(http)
             return web.Response()
         account.begin()
-        self._charge(request, account.bill.with_output(answer.output_tokens))
+        self._charge(request, account.bill, answer.output_tokens)
         return web.json_response(generation.message(request, answer, account), headers=_request_id(request))
 
     async def _ask_script(self, request: Recorded) -> Answer:
@@ -253,7 +263,7 @@ class Emulator:
                 self._charge(request, account.bill)
                 begun = True
             if event.settles:
-                self._charge(request, account.bill.with_output(reply.output_tokens))
+                self._charge(request, account.bill, reply.output_tokens)
             await response.write(event.wire())
             if not event.counted:
                 continue
