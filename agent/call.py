@@ -142,7 +142,7 @@ class Caller:
         request = Request(
             session.prompt,
             plan.markers,
-            effort=plan.scope.effort,
+            effort=self._forecaster.effort,
             previous_response=plan.previous_response,
             off=plan.off,
             veto=self._veto,

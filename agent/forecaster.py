@@ -35,14 +35,15 @@ class Plan:
 
 
 class Forecaster:
-    """For the calls of one session on one backend. `effort`: None is the model's default."""
+    """For the calls of one session on one backend. `effort` is what requests ask for; None: the model's default."""
 
     def __init__(
         self, session: Session, backend: Backend, effort: str | None, ttl: Mapping[Layer, Ttl] = ALL_SHORT
     ) -> None:
         self._session = session
         self._backend = backend
-        self._scope = Scope(backend.endpoint, backend.name, effort)
+        self.effort = effort
+        self._scope = Scope(backend.endpoint, backend.name, effort or backend.capabilities.default_effort)
         self._rules = backend.capabilities.cache
         self._ttl = ttl
         self._sizes = Sizes(backend.dialect)

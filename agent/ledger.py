@@ -258,7 +258,7 @@ class Ledger:
             "WITH RECURSIVE line(id, depth, blocks) AS (SELECT ?, 0, 1 << 60 UNION ALL "
             "SELECT s.parent, depth + 1, min(blocks, s.forked_at) FROM line JOIN session s ON s.id = line.id "
             "WHERE s.parent IS NOT NULL) "
-            "SELECT c.* FROM line JOIN call c ON c.session = line.id WHERE c.fresh IS NOT NULL "
+            "SELECT c.* FROM line JOIN call c ON c.session = line.id WHERE (c.status = 'done' OR c.fresh IS NOT NULL) "
             "AND c.blocks <= line.blocks AND (? IS NULL OR (c.endpoint = ? AND c.model = ? AND c.effort IS ?)) "
             "ORDER BY line.depth, c.number DESC LIMIT 1",
             session_id,
@@ -269,7 +269,7 @@ class Ledger:
     def last_elsewhere(self, session_id: str, scope: Scope, since: float) -> CallRow | None:
         """The last call in `scope` that another session made after `since` and that was answered."""
         rows = self._database.rows(
-            "SELECT * FROM call WHERE endpoint = ? AND model = ? AND session != ? AND fresh IS NOT NULL "
+            "SELECT * FROM call WHERE endpoint = ? AND model = ? AND session != ? AND (status = 'done' OR fresh IS NOT NULL) "
             "AND started > ? ORDER BY started DESC LIMIT 1",
             *(scope.endpoint, scope.model, session_id, since),
         )

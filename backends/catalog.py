@@ -69,6 +69,7 @@ class ModelInfo:
     lookback: int | None = None
     cache_step: int = 1
     effort_keeps_system: bool = False
+    default_effort: str | None = None
     read: Decimal
     write: Decimal
     write_long: Decimal | None = None
@@ -107,6 +108,7 @@ class ModelInfo:
             max_output=self.max_output,
             cache=self.cache_rules,
             token_scale=self.token_scale,
+            default_effort=self.default_effort,
         )
 
 
@@ -243,6 +245,7 @@ def _model(provider: str, model: str, row: Mapping[str, Any], *, assumed: bool, 
             lookback=_whole(row, "lookback", least=1) if "lookback" in row else None,
             cache_step=_whole(row, "cache_step", least=1) if "cache_step" in row else 1,
             effort_keeps_system=_truth(row, "effort_keeps_system"),
+            default_effort=_word(row, "default_effort"),
             read=_decimal(row, "read"),
             write=_decimal(row, "write"),
             write_long=_decimal(row, "write_long") if "write_long" in row else None,
@@ -273,6 +276,13 @@ def _decimal(row: Mapping[str, Any], key: str) -> Decimal:
     if not isinstance(value, int | Decimal) or isinstance(value, bool) or not Decimal(value).is_finite() or value < 0:
         raise ValueError(f"{key} must be a number of at least 0, not {value!r}.")
     return Decimal(value)
+
+
+def _word(row: Mapping[str, Any], key: str) -> str | None:
+    value = row.get(key)
+    if value is not None and not isinstance(value, str):
+        raise ValueError(f"{key} must be a word, not {value!r}.")
+    return value
 
 
 def _truth(row: Mapping[str, Any], key: str) -> bool:

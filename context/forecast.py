@@ -148,9 +148,10 @@ def settle(
 ) -> list[Entry]:
     """What the cache holds after a request that was billed `usage`: entries to remember, in place of those of equal key
     and prefix. Those that the provider turned out not to have are remembered as expired when the request was made.
-
-    The sizes must still follow the request's prompt.
+    Where it reports nothing, the forecast stands. The sizes must still follow the request's prompt.
     """
+    if usage.cache_read is None or usage.input_total is None:
+        usage = made.usage
     read, total = usage.cache_read, usage.input_total
     if rules.kind == "none" or read is None or total is None or not made.places:
         return []
