@@ -7,6 +7,7 @@ rules 2.1 and 2.2, 2026-12-01.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -30,6 +31,8 @@ OFFICIAL_URL: Final = "https://api.openai.com/v1"
 
 _PATH: Final = "/responses"
 _LEAST_OUTPUT: Final = 16  # tokens; the API refuses less
+# "Your organization must be verified to generate reasoning summaries", or the field's name.
+_NO_SUMMARIES: Final = re.compile(r"reasoning[. ]summar", re.IGNORECASE)
 
 
 class OpenAIBackend:
@@ -68,6 +71,7 @@ class OpenAIBackend:
             secrets=(self._key,) if self._key else (),
             now=now,
         )
+        self._summaries = model.thinking == "reasoning"  # until the API says that this organisation gets none
         self._client: openai.AsyncOpenAI | None = None
         self._preparing = asyncio.Lock()
 
@@ -99,6 +103,20 @@ class OpenAIBackend:
 
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         """Run one call: see `Backend.stream`. `request.temperature` is not sent; reasoning models refuse it."""
+        try:
+            async with aclosing(self._attempt(request)) as events:
+                async for event in events:
+                    yield event
+            return
+        except BackendError as error:  # a 400, so nothing has begun
+            if not (self._summaries and error.kind is ErrorKind.INVALID and _NO_SUMMARIES.search(str(error))):
+                raise
+            self._summaries = False
+        async with aclosing(self._attempt(request)) as events:
+            async for event in events:
+                yield event
+
+    async def _attempt(self, request: Request) -> AsyncGenerator[Event, None]:
         await self.prepare()
         client = await self._connected()
         body = self._build(request)
@@ -199,8 +217,10 @@ class OpenAIBackend:
             tail["stream_options"] = {"include_obfuscation": False}
         limit = self._model.max_output if request.max_output is None else request.max_output
         tail["max_output_tokens"] = max(_LEAST_OUTPUT, limit)
-        if request.effort is not None:
-            tail["reasoning"] = {"effort": request.effort}
+        effort = {} if request.effort is None else {"effort": request.effort}
+        summary = {"summary": "auto"} if self._summaries else {}
+        if effort or summary:
+            tail["reasoning"] = {**effort, **summary}
         if CacheOption.KEY not in off:
             tail["prompt_cache_key"] = cache_key(request.prompt)
         if self._model.cache == "automatic" and CacheOption.LONG_TTL not in off:
