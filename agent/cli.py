@@ -269,11 +269,24 @@ def models_pull(name: str) -> None:
 
 
 @app.command()
-def doctor() -> None:
-    """What works on this machine, what does not, and why."""
-    from agent.reports.doctor import print_checks
+def doctor(
+    endpoint: Annotated[
+        str | None, typer.Option(help="Try this one with two or three small requests: does it cache, and say so?")
+    ] = None,
+    model: Annotated[str | None, typer.Option("--model", "-m", help="The model to try it with.")] = None,
+) -> None:
+    """What works on this machine, what does not, and why. Nothing is sent anywhere without --endpoint."""
+    env = dict(os.environ)
+    if endpoint is None:
+        if model is not None:
+            raise UserError("--model is for --endpoint. Nothing was sent. Name one: --endpoint NAME", USAGE)
+        from agent.reports.doctor import print_checks
 
-    raise typer.Exit(print_checks(dict(os.environ)))
+        raise typer.Exit(print_checks(env))
+    from agent.reports.probe import print_probe
+
+    name = endpoint
+    raise typer.Exit(_await(lambda: print_probe(name, model, env)))
 
 
 def _print_json(value: object) -> None:

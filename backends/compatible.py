@@ -129,6 +129,24 @@ class CompatibleBackend:
         """None: no endpoint of the table has a request that writes its cache and generates nothing."""
         return None
 
+    async def served_models(self) -> list[str]:
+        """The ids of the models that the endpoint says it serves. Raises BackendError."""
+        import httpx2
+        import openai
+
+        await self.prepare()
+        assert self._client is not None
+        try:
+            told = await self._client.get("/models", cast_to=object)
+        except openai.APIStatusError as error:
+            raise from_response(error.response, self._place) from error
+        except (openai.OpenAIError, httpx2.HTTPError) as error:
+            raise self._failure(error, begun=False) from error
+        rows = told.get("data") if isinstance(told, dict) else None
+        if not isinstance(rows, list):
+            raise broken_answer(self._place, "something that is no list of models")
+        return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
+
     async def aclose(self) -> None:
         if self._client is not None:
             await self._client.close()

@@ -1,4 +1,4 @@
-"""`agent doctor`: what works on this machine, what does not, and why. It sends nothing anywhere."""
+"""`agent doctor`: what works on this machine, what does not, and why. It sends nothing anywhere (`probe` does)."""
 
 import importlib.metadata
 import importlib.util
@@ -7,19 +7,23 @@ import platform
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
+from urllib.parse import urlsplit
 
 from rich.table import Table
 from rich.text import Text
 
 from agent.backend_choice import choose_model, find_model, load_catalog
-from agent.config import Folders, load
+from agent.config import Folders, load, load_endpoints
 from agent.errors import FAILED, UserError
 from agent.reports.console import report_console
 from backends.base import BackendError
+from backends.compatible_endpoints import Endpoint
 from backends.llama.models import is_local, registry, resolve
 from backends.llama.native import INSTALL
 from backends.llama.verify import FileState, check, describe
+
+MARKS: Final = {"ok": "[green]ok[/green]", "note": "[yellow]note[/yellow]", "bad": "[red]bad[/red]"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ def checks(env: Mapping[str, str]) -> Iterator[Check]:
     yield _program("bash", "commands run in sh", env)
     yield _ripgrep(env)
     yield _anthropic(env)
+    yield _openai(env)
+    yield from _endpoints(folders, env)
     yield _llama()
     yield _local_model(folders)
     yield _model(folders, env)
@@ -88,6 +94,40 @@ def _anthropic(env: Mapping[str, str]) -> Check:
     return Check("Anthropic", "note", "no key: set ANTHROPIC_API_KEY to use anthropic/… models")
 
 
+def _openai(env: Mapping[str, str]) -> Check:
+    where = env.get("OPENAI_BASE_URL") or "OpenAI's own API"
+    if env.get("OPENAI_API_KEY", "").strip():
+        return Check("OpenAI", "ok", f"a key is set (not tried here); requests go to {where}")
+    return Check("OpenAI", "note", "no key: set OPENAI_API_KEY to use openai/… models")
+
+
+def _endpoints(folders: Folders, env: Mapping[str, str]) -> Iterator[Check]:
+    """Endpoints that are configured or have a key, one by one; the others in one line."""
+    try:
+        endpoints = load_endpoints(folders)
+    except UserError:
+        return  # told by the settings
+    others = []
+    for endpoint in endpoints.values():
+        has_key = endpoint.key_env is not None and bool(env.get(endpoint.key_env, "").strip())
+        if has_key or not endpoint.built_in:
+            yield _endpoint(endpoint, has_key=has_key)
+        else:
+            others.append(endpoint.name)
+    advice = "; see docs/endpoints.md, and `agent doctor --endpoint NAME` tries one"
+    yield Check("endpoints", "ok", f"also known: {', '.join(others)}{advice}")
+
+
+def _endpoint(endpoint: Endpoint, *, has_key: bool) -> Check:
+    parts = urlsplit(endpoint.base_url)
+    where = f"requests go to {parts.hostname}{f':{parts.port}' if parts.port else ''}"
+    if endpoint.key_env is None:
+        return Check(endpoint.name, "ok", f"no key is sent; {where}")
+    if has_key:
+        return Check(endpoint.name, "ok", f"a key is set in {endpoint.key_env} (not tried here); {where}")
+    return Check(endpoint.name, "note", f"no key: set {endpoint.key_env} to use {endpoint.name}/… models")
+
+
 def _llama() -> Check:
     if importlib.util.find_spec("llama_cpp") is None:
         return Check("llama.cpp", "note", f"not installed; local models need it: {INSTALL}")
@@ -123,13 +163,12 @@ def _model(folders: Folders, env: Mapping[str, str]) -> Check:
 
 def print_checks(env: Mapping[str, str]) -> int:
     """Print all findings; exit code 1 when `agent run` could not run as things are."""
-    marks = {"ok": "[green]ok[/green]", "note": "[yellow]note[/yellow]", "bad": "[red]bad[/red]"}
     table = Table(box=None, pad_edge=False, show_header=False)
     for _ in range(2):
         table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     found = list(checks(env))
     for item in found:
-        table.add_row(marks[item.state], item.name, Text(item.detail))
+        table.add_row(MARKS[item.state], item.name, Text(item.detail))
     report_console().print(table)
     return FAILED if found[-1].state == "bad" or any(c.name == "ledger" and c.state == "bad" for c in found) else 0
