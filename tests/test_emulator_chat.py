@@ -232,6 +232,15 @@ async def test_abstract_actions_are_played_through_the_offered_tools(chat: Chat,
         history.append(USER)
 
 
+@only("flavour", ["vllm"])
+async def test_a_notice_beside_tool_results_is_no_command(chat: Chat, flavour: str) -> None:
+    chat.server.play(play([Read("a"), Read("b")]))
+    message = (await chat.send(USER)).choices[0].message.model_dump(exclude_none=True)
+    told = {"role": "tool", "tool_call_id": message["tool_calls"][0]["id"], "content": "Nothing."}
+    second = await chat.send(USER, message, told, {"role": "user", "content": "The date is now another."})
+    assert [call.function.arguments for call in second.choices[0].message.tool_calls] == ['{"path": "b"}']
+
+
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
 ASKS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
 TOLD = {"role": "tool", "tool_call_id": "c1", "content": "x"}

@@ -256,6 +256,14 @@ async def test_reasoning_behind_an_altered_prefix_is_withheld_and_reported(
     assert len(later.input_transformations) == 1, "reasoning written without the other stays good without it"
 
 
+async def test_reasoning_that_moves_to_another_place_is_withheld(server: Emulator, client: AsyncOpenAI) -> None:
+    server.play(lambda _: Reply.of(Think("Hm."), "Yes."))
+    first = await send(client, user("Go on."))
+    thought, message = replayed(first)
+    moved = await send(client, user("Go on."), message, user("And?"), thought, message, user("So?"))
+    assert [each.reason for each in moved.input_transformations] == ["prefix_mismatch"]
+
+
 async def test_a_marker_that_moves_does_not_alter_the_prefix(server: Emulator, client: AsyncOpenAI) -> None:
     server.play(lambda _: Reply.of(Think("Hm."), Call("read", {"path": "a"}), Think("So."), "Yes."))
     unmarked = {"role": "developer", "content": "word " * 2000}

@@ -116,6 +116,14 @@ def test_a_hit_renews_the_marked_entries_before_it_and_no_others() -> None:
     assert send(cache, row(2000, 500, 9, marks={1: "30m"}), now=late)[1] == 0
 
 
+def test_a_breakpoint_before_the_hit_without_an_entry_is_not_written() -> None:
+    cache = BreakpointCache()
+    send(cache, row(2000, 500, marks={1: "30m"}), mode="explicit")
+    both = row(2000, 500, marks={0: "12h", 1: "30m"})
+    assert send(cache, both, mode="explicit") == (0, 2500, 0, 0), "a token is read or written, never both"
+    assert send(cache, row(2000, 9, marks={0: "12h"}), mode="explicit") == (9, 0, 0, 2000)
+
+
 def test_nothing_is_written_by_a_request_that_never_begins_to_be_answered() -> None:
     cache = BreakpointCache()
     elements = row(2000, ends=(0,))
@@ -262,6 +270,15 @@ def test_a_breakpoint_inherits_the_ttl_of_the_request_and_assistant_output_carri
     elements = responses_elements(body, instructions_first=False)
     assert [element.mark for element in elements] == ["12h", None, "12h"]
     assert [element.boundary for element in elements] == [True, False, False]
+
+
+def test_an_implicit_breakpoint_lies_at_the_end_of_a_message_not_inside_it() -> None:
+    parts = [{"type": "input_text", "text": text} for text in ("One.", "Two.")]
+    responses = {"input": [{"role": "developer", "content": parts}, {"role": "user", "content": parts}]}
+    chat = {"messages": [{"role": "user", "content": [{"type": "text", "text": text} for text in ("One.", "Two.")]}]}
+    elements = responses_elements(responses, instructions_first=False)
+    assert [element.boundary for element in elements] == [False, True, False, True]
+    assert [element.boundary for element in chat_elements(chat)] == [False, True]
 
 
 def test_instructions_stand_behind_the_input_from_gpt_6_2_on_and_are_never_cached_there() -> None:
