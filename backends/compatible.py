@@ -156,11 +156,10 @@ class CompatibleBackend:
         if variable is None:
             return
         if not self._key:
-            raise BackendError(
-                ErrorKind.AUTH,
-                f'No key for {self.name}: set {variable}. If {self._quirks.name} needs none, say key_env = "" under '
-                f"[endpoints.{self._quirks.name}] in config.toml.",
-            )
+            unless = ""
+            if not self._quirks.built_in:
+                unless = f' If it needs none, say key_env = "" under [endpoints.{self._quirks.name}] in config.toml.'
+            raise BackendError(ErrorKind.AUTH, f"No key for {self.name}: set {variable}.{unless}")
         if not all("!" <= char <= "~" for char in self._key):
             raise BackendError(
                 ErrorKind.AUTH, f"{variable} holds a space or a character that no key has. Copy the key again."

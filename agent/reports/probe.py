@@ -22,7 +22,7 @@ from agent.config import Folders, load, load_endpoints
 from agent.errors import USAGE, UserError
 from agent.reports.console import report_console
 from agent.reports.doctor import MARKS, Check
-from agent.reports.totals import money, tokens
+from agent.reports.totals import tokens
 from backends.base import (
     Backend,
     BackendError,
@@ -97,7 +97,7 @@ class Findings:
         if self.refused:
             options = ", ".join(sorted(option.value for option in self.refused))
             found.append(Check("refuses", "note", f"{options}: left out here, and in sessions after the first refusal"))
-        found.append(Check("cost", "ok", f"{money(self.usd)} for these {len(self.samples)} requests"))
+        found.append(Check("cost", "ok", f"{_cost(self.usd)} for these {len(self.samples)} requests"))
         return found
 
     def _caches(self) -> Check:
@@ -119,12 +119,12 @@ class Findings:
     def _reports(self, endpoint: Endpoint | None) -> Check:
         if self.reports:
             return Check("reports", "ok", "yes: its usage tells how many tokens came from the cache")
-        when = f"; it does so {endpoint.reports}" if endpoint is not None and endpoint.reports != "yes" else ""
+        when = f" ({endpoint.name} reports them {endpoint.reports})" if endpoint and endpoint.reports != "yes" else ""
         return Check("reports", "note", f"no: cached tokens are shown as unknown{when}")
 
 
 async def probe(backend: Backend, price: Pricing, clock: Clock, nonce: str) -> Findings:
-    """Send the requests. `nonce` must not have been used before: no cache may know the beginning. Raises BackendError."""
+    """Send the requests. `nonce` must be new: no cache may know the beginning. Raises BackendError."""
     off: set[CacheOption] = set()
 
     async def ask(prompt: Prompt, last: int | None) -> tuple[Sample, Prompt]:
@@ -224,7 +224,7 @@ async def print_probe(name: str, model: str | None, env: Mapping[str, str], cloc
 
 
 def _named(name: str, model: str | None, usual: str | None, catalog: Catalog) -> str | None:
-    """The model to try: the one that was named, else the usual one if it is there, else one that the catalogue knows."""
+    """The model to try: the one that was named, else the usual one if it is there, else one of the catalogue."""
     if model is not None:
         return model if model.startswith(f"{name}/") else f"{name}/{model}"
     if usual is not None and usual.startswith(f"{name}/"):
@@ -259,8 +259,15 @@ def _calls(found: Findings) -> Table:
     for name, sample in zip(names, found.samples, strict=False):
         usage = sample.usage
         counts = (usage.input_total, usage.cache_read, usage.cache_write, usage.fresh, usage.output)
-        table.add_row(name, *[tokens(count) for count in counts], f"{sample.ttft:.2f} s", money(sample.usd))
+        table.add_row(name, *[tokens(count) for count in counts], f"{sample.ttft:.2f} s", _cost(sample.usd))
     return table
+
+
+def _cost(usd: Decimal | None) -> str:
+    """Fractions of a cent count here."""
+    if usd is None:
+        return "unknown price"
+    return f"${usd:.6f}" if usd else "nothing"
 
 
 def _nothing(*_: object) -> None:
