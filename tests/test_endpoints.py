@@ -21,6 +21,7 @@ from context.cache_rules import CacheRules
 RunAgent = Callable[..., "CompletedProcess[str]"]
 
 CLOUD = ["deepseek", "openrouter", "xai", "moonshot", "zai", "qwen", "mistral", "groq", "gemini"]
+CLOUD = ["deepseek", "openrouter", "xai", "moonshot", "zai", "qwen", "mistral", "groq", "gemini"]
 NAMES = [*CLOUD, "llama-server", "vllm", "sglang", "ollama", "lmstudio"]
 
 
@@ -99,10 +100,11 @@ def test_an_empty_text_turns_a_quirk_off() -> None:
 
 
 def test_of_a_new_endpoint_nothing_is_assumed() -> None:
-    row = own(base_url="https://gateway.example.org/v1", model={"read": 0.25})["mine"]
+    endpoints = own(base_url="https://gateway.example.org/v1", model={"read": 0.25})
+    row = endpoints["mine"]
     assert row.read_fields == ANY_READ_FIELD
     assert (row.parts, row.reasoning, row.key_env, row.prices) == (False, None, None, "unknown")
-    model = Catalog.load(endpoints={"mine": row}).find("mine/a")
+    model = Catalog.load(endpoints=endpoints).find("mine/a")
     assert (model.cache, model.read, model.prices) == ("automatic", Decimal("0.25"), "unknown")
 
 
@@ -165,9 +167,13 @@ def test_the_configuration_file_names_endpoints_beside_the_settings(home: Path) 
 )
 def test_a_slip_in_the_file_is_told_at_once(home: Path, text: str, words: str) -> None:
     folders = written(home, text)
-    with pytest.raises(UserError, match=words):
+
+    def start() -> None:
         load(folders, {}, {})
         load_catalog(folders)
+
+    with pytest.raises(UserError, match=words):
+        start()
 
 
 def test_a_name_without_an_endpoint_is_told(home: Path) -> None:
