@@ -1,10 +1,8 @@
 """The table of endpoints, a person's own ones over it, and the models that it makes known."""
 
 import tomllib
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
@@ -18,9 +16,6 @@ from backends.catalog import Catalog
 from backends.compatible_endpoints import ANY_READ_FIELD, EndpointError
 from context.cache_rules import CacheRules
 
-RunAgent = Callable[..., "CompletedProcess[str]"]
-
-CLOUD = ["deepseek", "openrouter", "xai", "moonshot", "zai", "qwen", "mistral", "groq", "gemini"]
 CLOUD = ["deepseek", "openrouter", "xai", "moonshot", "zai", "qwen", "mistral", "groq", "gemini"]
 NAMES = [*CLOUD, "llama-server", "vllm", "sglang", "ollama", "lmstudio"]
 
