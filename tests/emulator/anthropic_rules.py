@@ -69,7 +69,7 @@ def _refusals(body: Body, model: Model, betas: Set[str], counting: bool) -> Iter
     yield from _options(body, model)
     yield from _betas(body, betas)
     yield from _content(messages)
-    yield from _roles(messages, model)
+    yield from _roles(messages, model, compacting=body.get("compaction") is not None)
     yield from _markers(body)
     yield from _pairing(messages)
 
@@ -186,10 +186,9 @@ def _part(part: Any, place: str, role: str, *, first: bool) -> Iterator[str]:
             yield f"{place}.type: Field required"
 
 
-def _roles(messages: list[Any], model: Model) -> Iterator[str]:
-    last = messages[-1]
-    compacted = content_parts(last)[-1:] and content_parts(last)[-1].get("type") == "compaction"
-    if last["role"] == "assistant" and not model.prefill and not compacted:
+def _roles(messages: list[Any], model: Model, *, compacting: bool) -> Iterator[str]:
+    """A request to compact samples nothing behind the conversation, so that it may end anywhere."""
+    if messages[-1]["role"] == "assistant" and not model.prefill and not compacting:
         yield "This model does not support assistant message prefill. The conversation must end with a user message."
     for number, message in enumerate(messages):
         if message["role"] != "system":
