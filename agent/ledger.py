@@ -269,7 +269,8 @@ class Ledger:
     def last_elsewhere(self, session_id: str, scope: Scope, since: float) -> CallRow | None:
         """The last call in `scope` that another session made after `since` and that was answered."""
         rows = self._database.rows(
-            "SELECT * FROM call WHERE endpoint = ? AND model = ? AND session != ? AND (status = 'done' OR fresh IS NOT NULL) "
+            "SELECT * FROM call WHERE endpoint = ? AND model = ? AND session != ? "
+            "AND (status = 'done' OR fresh IS NOT NULL) "
             "AND started > ? ORDER BY started DESC LIMIT 1",
             *(scope.endpoint, scope.model, session_id, since),
         )
