@@ -17,6 +17,8 @@ from urllib.parse import urlsplit
 
 _BUILT_IN: Final = Path(__file__).with_name("endpoints.toml")
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]*")
+# A name by which the value is known for a secret, and kept out of prompts and logs (agent/redact.py).
+_KEY_VARIABLE: Final = re.compile(r"(?=\w*((?:^|_)KEY(?:_|$)|APIKEY|TOKEN|SECRET))[A-Za-z_]\w*", re.IGNORECASE)
 _RESERVED: Final = frozenset({"anthropic", "openai", "local", "defaults", "compatible"})
 
 ANY_READ_FIELD: Final = (
@@ -178,6 +180,13 @@ def _value(key: str, value: object, where: str) -> object:
     match _KINDS[key], value:
         case ("text" | "text or empty", str()) if key == "base_url" and not _is_url(value):
             raise EndpointError(f"{where}: base_url must be a web address such as https://host/v1, not {value!r}.")
+        case "text or empty", str() if (
+            key == "key_env" and value.strip() and not _KEY_VARIABLE.fullmatch(value.strip())
+        ):
+            raise EndpointError(  # without the value: it may be the key itself
+                f"{where}: key_env must name an environment variable with KEY, TOKEN or SECRET in its name, such as "
+                "MY_API_KEY. Keys themselves do not belong into files."
+            )
         case "text", str() if key == "cache_control" and value not in ("no", "short", "long"):
             raise EndpointError(f"{where}: cache_control must be 'no', 'short' or 'long', not {value!r}.")
         case "text", str() if value.strip():

@@ -88,6 +88,14 @@ async def test_openrouter_carries_markers_for_claude_and_a_session_for_everyone(
     assert '"cache_control"' not in json.dumps(emulator.bodies[4:])
 
 
+async def test_openais_own_chat_api_which_refuses_what_it_does_not_know_takes_the_body(emulator: Emulator) -> None:
+    emulator.play(LOOP)
+    backend = backend_at(f"{emulator.url}/flavours/openai/v1", "mine", "gpt-5.5", key_env="MINE_KEY")
+    found = await converse(Talk(backend))
+    assert found[-1].cache_read is not None
+    assert found[-1].cache_read > 1_024
+
+
 async def test_the_key_of_an_epoch_goes_where_each_endpoint_looks_for_it(emulator: Emulator) -> None:
     """Field report 48: a fork has the parent's key, another project another one."""
     emulator.play(lambda _: Reply.of("ok"))

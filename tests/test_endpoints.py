@@ -11,6 +11,7 @@ from compatible_support import backend_at, endpoint
 from agent.backend_choice import find_model, load_catalog
 from agent.config import Folders, load, load_endpoints
 from agent.errors import UserError
+from agent.redact import Redactor
 from backends import compatible_endpoints
 from backends.catalog import Catalog
 from backends.compatible_endpoints import ANY_READ_FIELD, EndpointError
@@ -107,7 +108,7 @@ def test_of_a_new_endpoint_nothing_is_assumed() -> None:
     ("name", "row", "words"),
     [
         ("mine", {}, "base_url is missing"),
-        ("olama", {"key_env": "X"}, "Did you mean 'ollama'"),
+        ("olama", {"key_env": "OLAMA_KEY"}, "Did you mean 'ollama'"),
         ("mine", {"base_url": "gateway.example.org"}, "must be a web address"),
         ("mine", {"base_url": "http://host:99999/v1"}, "must be a web address"),
         ("mine", {"base_url": "https://h/v1", "afinity_field": "x"}, "did you mean 'affinity_field'"),
@@ -122,6 +123,7 @@ def test_of_a_new_endpoint_nothing_is_assumed() -> None:
             "unknown key 'base_url'",
         ),
         ("mine", {"base_url": "https://h/v1", "model": 5}, "model must be a table"),
+        ("mine", {"base_url": "https://h/v1", "key_env": "PORT"}, "with KEY, TOKEN or SECRET in its name"),
         ("openai", {"base_url": "https://h/v1"}, "'openai' is taken"),
         ("My Server", {"base_url": "https://h/v1"}, "small letters"),
         ("mine", "https://h/v1", "must be a table"),
@@ -149,6 +151,20 @@ def test_the_configuration_file_names_endpoints_beside_the_settings(home: Path) 
     assert load_endpoints(folders)["mine"].key_env == "MINE_KEY"
     model = find_model("mine/org/big", load_catalog(folders))
     assert (model.id, model.context, model.read) == ("org/big", 65_536, Decimal("0.25"))
+
+
+def test_a_key_in_the_place_of_its_variable_is_not_shown() -> None:
+    with pytest.raises(EndpointError) as caught:
+        own(base_url="https://h/v1", key_env="sk-live-0123456789")
+    assert "0123456789" not in str(caught.value)
+
+
+def test_the_value_of_every_key_variable_is_taken_for_a_secret() -> None:
+    """Rule R10."""
+    for row in compatible_endpoints.load_endpoints().values():
+        if row.key_env is not None:
+            assert Redactor({row.key_env: "0123456789abc"})("0123456789abc") == f"[secret {row.key_env}]"
+            assert own(base_url="https://h/v1", key_env=row.key_env)["mine"].key_env == row.key_env
 
 
 @pytest.mark.parametrize(
