@@ -13,7 +13,6 @@ from typing import Any
 import anthropic
 import httpx2
 import pytest
-from anthropic.types import CacheControlEphemeralParam, MessageParam, TextBlockParam, ToolParam
 from emulator import (
     Call,
     Edit,
@@ -40,10 +39,10 @@ from emulator.faults import (
 )
 
 MODEL = "claude-sonnet-5-5"
-MARK: CacheControlEphemeralParam = {"type": "ephemeral"}
-HOUR: CacheControlEphemeralParam = {"type": "ephemeral", "ttl": "1h"}
-SYSTEM: list[TextBlockParam] = [{"type": "text", "text": "Be careful. " * 400, "cache_control": MARK}]
-TOOLS: list[ToolParam] = [
+MARK = {"type": "ephemeral"}
+HOUR = {"type": "ephemeral", "ttl": "1h"}
+SYSTEM: Any = [{"type": "text", "text": "Be careful. " * 400, "cache_control": MARK}]
+TOOLS: Any = [
     {
         "name": "view_file",
         "description": "Show a file.",
@@ -82,13 +81,15 @@ def client(server: Emulator) -> Iterator[anthropic.Anthropic]:
         yield made
 
 
-def user(text: str, **fields: Any) -> MessageParam:
-    return {"role": "user", "content": [{"type": "text", "text": text, **fields}]}  # type: ignore[typeddict-item]
+def user(text: str, **fields: Any) -> Any:
+    return {"role": "user", "content": [{"type": "text", "text": text, **fields}]}
 
 
-def ask(client: anthropic.Anthropic, *messages: MessageParam, **options: Any) -> anthropic.types.Message:
+def ask(client: anthropic.Anthropic, *messages: Any, **options: Any) -> anthropic.types.Message:
     options = {"model": MODEL, "max_tokens": 1000, "system": SYSTEM, **options}
-    return client.messages.create(messages=messages or [user("go")], **options)
+    reply = client.messages.create(messages=messages or [user("go")], **options)
+    assert isinstance(reply, anthropic.types.Message)
+    return reply
 
 
 WHOLE = Reply.of(Think("Let me see."), "I read it.", Call("bash", {"cmd": "é"}), Redacted("xx"), output_tokens=77)
@@ -232,7 +233,7 @@ def test_thinking_that_does_not_fit_can_be_dropped(client: anthropic.Anthropic, 
     reply = client.beta.messages.create(
         model=MODEL,
         max_tokens=100,
-        system=SYSTEM,  # type: ignore[arg-type]
+        system=SYSTEM,
         messages=history,
         betas=["thinking-binding-controls-2026-08-01"],
         thinking={"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
@@ -254,7 +255,10 @@ def test_a_request_for_no_tokens_warms_the_cache_without_the_script(
     assert ask(client, max_tokens=0).usage.cache_read_input_tokens == warm.usage.cache_creation_input_tokens
     clock.advance(299)
     server.play([Reply.of("ok")])
-    assert ask(client, user("the first real question")).usage.cache_read_input_tokens == server.bills[0].write_short  # type: ignore[union-attr]
+    assert (
+        ask(client, user("the first real question")).usage.cache_read_input_tokens
+        == warm.usage.cache_creation_input_tokens
+    )
     clock.advance(300)
     assert ask(client, max_tokens=0).usage.cache_read_input_tokens == 0
     with pytest.raises(anthropic.BadRequestError, match="stream"):
@@ -305,7 +309,7 @@ def test_the_reason_for_a_miss_is_told_when_it_is_asked_for(
     told = second.diagnostics.cache_miss_reason
     assert told is not None
     assert told.type == reason
-    if told.type not in ("unavailable", "previous_message_not_found"):
+    if told.type != "unavailable" and told.type != "previous_message_not_found":
         read = second.usage.cache_read_input_tokens or 0
         assert told.cache_missed_input_tokens == (first.usage.cache_creation_input_tokens or 0) - read
 
@@ -349,16 +353,16 @@ def test_a_compaction_stands_for_what_it_summarises_and_keeps_later_thinking_val
     stands = {"role": "assistant", "content": [block.model_dump(exclude_none=True)]}
     assert say_more(client, server, [stands, *history[4:]]).stop_reason == "end_turn"
     with pytest.raises(anthropic.BadRequestError, match="different conversation"):
-        ask(client, stands, *history[4:], system="Be quick.")  # type: ignore[arg-type]
+        ask(client, stands, *history[4:], system="Be quick.")
     with pytest.raises(anthropic.BadRequestError, match="different conversation"):
-        ask(client, stands, user("left out a turn"), *history[5:])  # type: ignore[arg-type]
+        ask(client, stands, user("left out a turn"), *history[5:])
 
 
 def test_a_compaction_streams_one_block(client: anthropic.Anthropic, server: Emulator) -> None:
     with client.beta.messages.stream(
         model=MODEL,
         max_tokens=1000,
-        messages=[user("go")],  # type: ignore[list-item]
+        messages=[user("go")],
         betas=["compact-2026-09-04"],
         compaction={"type": "summarize"},
     ) as stream:
@@ -371,7 +375,7 @@ def test_a_compaction_streams_one_block(client: anthropic.Anthropic, server: Emu
         client.beta.messages.create(
             model=MODEL,
             max_tokens=9,
-            messages=[user("go")],  # type: ignore[list-item]
+            messages=[user("go")],
             compaction={"type": "summarize"},
         )
 

@@ -97,7 +97,7 @@ def test_an_option_is_found_wherever_it_is_but_not_in_the_words_of_tools() -> No
     schema = {"type": "object", "properties": {"ttl": {"type": "string"}}}
     body = {"tools": [{"input_schema": schema}], "messages": [{"content": [{"type": "tool_use", "input": {"ttl": 1}}]}]}
     assert place_of("ttl", body) is None
-    body["system"] = [{"text": "a"}, {"text": "b", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]  # type: ignore[list-item]
+    body["system"] = [{"text": "a"}, {"text": "b", "cache_control": {"type": "ephemeral", "ttl": "1h"}}]
     assert place_of("ttl", body) == "system.1.cache_control.ttl"
 
 
