@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from anthropic_support import PROJECT, SYSTEM
+from emulator.models import ALL
+from emulator.responses_rules import refusal
 from hypothesis import given
 from hypothesis import strategies as st
 from openai_support import HEAD, assistant, block, breakpoints, raw_input, results, user
@@ -13,7 +15,8 @@ from backends.base import MemoryWireStore
 from backends.openai_wire import DamagedWireError, RequestBody, dialect_of, wrapped
 from backends.openai_wire import render as render_for
 from context.block import Block, Layer, Opaque, Role, Text, ToolCall, ToolResult
-from context.breakpoints import Marker
+from context.breakpoints import Marker, plan_markers
+from context.cache_rules import CacheRules
 from context.layers.history import reply_block
 from context.prompt import Prompt
 
@@ -292,3 +295,57 @@ def test_breakpoints_and_growth_never_move_a_byte(blocks: list[Block], data: st.
         assert bare == shared + b'],"n":1}'
         assert shared.startswith(before)
         before = shared
+
+
+_calls = st.lists(st.builds(lambda n: call('{"a":1}', call_id=f"{n}"), st.integers(0, 10**12)), max_size=3)
+_said = st.builds(message, _seen)
+
+
+@st.composite
+def _turns(draw: st.DrawFn) -> list[tuple[str, Any]]:
+    """What can happen in a session, in any order: commands, notices, replies with calls in their turn, forgotten
+    reasoning, another model's replies.
+    """
+    happened: list[tuple[str, Any]] = [("user", "go")]
+    used: set[str] = set()
+    for _ in range(draw(st.integers(0, 6))):
+        kind = draw(st.sampled_from(["user", "reply", "foreign reply", "nothing said"]))
+        if kind == "user":
+            happened.append(("user", draw(_seen)))
+            continue
+        made = [each for each in draw(_calls) if each["call_id"] not in used]
+        unique = {each["call_id"]: each for each in made}
+        used |= unique.keys()
+        words = [] if kind == "nothing said" else [draw(_said)]
+        thought = [REASONING] if draw(st.booleans()) else []
+        happened.append((kind, [*thought, *words, *unique.values()]))
+    return happened
+
+
+@given(_turns(), st.data())
+def test_every_body_is_legal_and_extends_the_one_before(happened: list[tuple[str, Any]], data: st.DataObject) -> None:
+    """The emulator's reading of the API's rules is the judge: pairs complete, parts where they may stand, no reasoning
+    alone. At most four breakpoints, none long behind a short one.
+    """
+    model = ALL.find("gpt-6.2-sol")
+    body, prompt, before, last = RequestBody(MemoryWireStore(), DIALECT), HEAD, b"", None
+    for kind, what in happened:
+        if kind == "user":
+            prompt = prompt.append(user(what))
+        else:
+            reply = reply_of(*what, dialect=dialect_of("another") if kind == "foreign reply" else DIALECT)
+            prompt = prompt.append(reply)
+            if not reply.tool_calls:
+                continue
+            prompt = prompt.append(results(*(ToolResult(made.id, "漢字" * 9) for made in reply.tool_calls)))
+        ttl = {layer: data.draw(st.sampled_from(["short", "long"])) for layer in Layer}
+        body.extend_to(prompt)
+        raw = body.take({"model": "gpt-6.2-sol"}, plan_markers(prompt, CacheRules(), last, ttl), {"store": False})
+        last = prompt.length
+        request = json.loads(raw)
+        assert refusal(request, model) is None
+        ttls = [ttl for _, ttl in breakpoints(request)]
+        assert 1 <= len(ttls) <= 4
+        assert ttls == sorted(ttls, key=lambda ttl: ttl is None)
+        assert raw_input(raw).startswith(before)
+        before = raw_input(raw)
