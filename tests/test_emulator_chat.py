@@ -25,7 +25,7 @@ TOOLS: list[Any] = [
     for name, parameters in {"read": ["path"], "edit": ["path", "old", "new"], "shell": ["command"]}.items()
 ]
 SYSTEM = {"role": "system", "content": "word " * 2000}
-USER = {"role": "user", "content": "Go on."}
+USER: Any = {"role": "user", "content": "Go on."}
 MODELS = {"openai": "gpt-6.1-sol", "deepseek": "deepseek-flash", "openrouter": "anthropic/claude-sonnet-5"}
 USAGE = {"stream_options": {"include_usage": True}}
 every_flavour = pytest.mark.parametrize("flavour", FLAVOURS)
@@ -366,6 +366,19 @@ async def test_an_error_in_the_middle_of_openrouters_stream_is_a_chunk(chat: Cha
     chat.server.play([Reply.of("I look.", error_after=(2, "provider_unavailable", "Upstream died."))])
     with pytest.raises(openai.APIError, match="Upstream died"):
         await chat.stream(USER)
+
+
+@only("flavour", ["deepseek", "openrouter"])
+async def test_comments_between_events_keep_the_connection_alive(chat: Chat, flavour: str) -> None:
+    chat.server.play([Reply.of("Yes.")] * 2)
+    async with chat.sdk.chat.completions.with_streaming_response.create(
+        model=chat.model,
+        messages=[USER],
+        stream=True,
+    ) as response:
+        lines = [line async for line in response.iter_lines()]
+    assert sum(line.startswith(": ") for line in lines) == 1
+    assert said(await chat.stream(USER)) == "Yes."
 
 
 @only("flavour", ["ollama", "vllm"])

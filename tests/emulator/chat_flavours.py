@@ -28,7 +28,8 @@ class Flavour:
     parameters are refused. `developer`: whether it knows that role. `whole_calls`: a tool call comes in one delta.
     `usage_with_finish`: the last chunk with a choice carries the usage, asked or not. `timings`: llama-server's.
     `step`, `minimum`: tokens of its automatic cache, which forgets after `lifetime` seconds. `cache_control`: passed
-    on to a provider that caches as Anthropic does. `returns_reasoning`: reasoning must come back in a tool loop.
+    on to a provider that caches as Anthropic does. `keep_alive`: the comment that it puts between its events.
+    `returns_reasoning`: reasoning must come back in a tool loop.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Flavour:
     usage_with_finish: bool = False
     timings: bool = False
     cache_control: bool = False
+    keep_alive: str | None = None
     returns_reasoning: bool = False
     step: int = 64
     minimum: int = 64
@@ -204,6 +206,7 @@ FLAVOURS: Final = {
             context=1_000_000,
             reasoning="reasoning_content",
             usage_with_finish=True,
+            keep_alive="keep-alive",
             returns_reasoning=True,
             lifetime=24 * 3600.0,
             models=DEEPSEEK,
@@ -218,6 +221,7 @@ FLAVOURS: Final = {
             reasoning="reasoning",
             developer=True,
             cache_control=True,
+            keep_alive="OPENROUTER PROCESSING",
             lifetime=600.0,
             names=("anthropic/claude-sonnet-5", "openai/gpt-6.1-sol", "qwen/qwen4-max"),
             errors=_openrouter_body,

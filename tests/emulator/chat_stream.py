@@ -12,6 +12,13 @@ from .chat_flavours import Flavour
 from .script import Call, Redacted, Reply, Say, Think, pieces_of
 
 
+class _Comment(Event):
+    """A line that keeps the connection alive while the provider is busy: no event, and parsers skip it."""
+
+    def wire(self) -> bytes:
+        return f": {self.data}\n\n".encode()
+
+
 def finish_reason(reply: Reply) -> str:
     return reply.stop or ("tool_calls" if reply.calls else "stop")
 
@@ -79,8 +86,10 @@ def stream(
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return Event(None, {**head, "choices": [choice], **blank, **more}, settles=finish is not None)
 
-    for delta in deltas(reply, flavour, number):
+    for place, delta in enumerate(deltas(reply, flavour, number)):
         yield chunk(delta)
+        if place == 0 and flavour.keep_alive is not None:
+            yield _Comment(None, flavour.keep_alive, counted=False)
     for extra in reply.extra_events:
         yield Event(None, extra)
     last = {"timings": timings} if timings is not None else {}
