@@ -216,9 +216,25 @@ class TestTolerance:
                 "indentation",
             ),
             ("if a:\n    b()\n", "if a:\n\tb()\n", "if a:\n\tb()\n\tc()\n", "if a:\n    b()\n    c()\n", "indentation"),
+            (
+                "def f():\n        if a:\n            b()\n        return c\n",
+                "if a:\n        b()\n    return c",
+                "if a:\n        b()\n    return d",
+                "def f():\n        if a:\n            b()\n        return d\n",
+                "indentation",
+            ),
             ("a\nlast", "last\n", "end\n", "a\nend", "no line end at the end of the file"),
         ],
-        ids=["trailing", "trailing in old", "deeper", "shallower", "tabs for spaces", "spaces for tabs", "last line"],
+        ids=[
+            "trailing",
+            "trailing in old",
+            "deeper",
+            "shallower",
+            "tabs for spaces",
+            "spaces for tabs",
+            "from within a line",
+            "last line",
+        ],
     )
     async def test_whitespace(self, context, text, old, new, after, told):
         path = await put(context, text)

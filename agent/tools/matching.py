@@ -60,7 +60,7 @@ def tolerant_matches(text: str, old: str, new: str) -> list[Match]:
     if not old.strip() or too_much(text, old):
         return []
     found = list(_blanks_and_look_alikes(text, old, new)) or list(_indentation(text, old, new))
-    found = found or list(_at_the_end(text, old, new))
+    found = found or list(_within_a_line(text, old, new)) or list(_at_the_end(text, old, new))
     # Last: a model that writes JSON avoids to escape `"` and takes `'`.
     return found or list(_blanks_and_look_alikes(text, old, new, quotes=True))
 
@@ -106,6 +106,22 @@ def _indentation(text: str, old: str, new: str) -> Iterator[Match]:
                 index = end
                 continue
         index += 1
+
+
+def _within_a_line(text: str, old: str, new: str) -> Iterator[Match]:
+    """`old` and `new` begin with the same line without its indentation, as if within it, and the other lines are
+    shifted.
+    """
+    (first, _, old_rest), (new_first, _, new_rest) = old.partition("\n"), new.partition("\n")
+    if first != new_first or _indent(first) or not first or not old_rest.strip():
+        return
+    for match in _indentation(text, old_rest, new_rest):
+        begin = text.rfind("\n", 0, max(match.start - 1, 0)) + 1
+        line = text[begin : max(match.start - 1, 0)]
+        if line.strip(_BLANKS) == first.rstrip(_BLANKS):
+            bare = line.lstrip(_BLANKS)
+            start = begin + len(line) - len(bare)
+            yield replace(match, start=start, old=f"{bare}\n{match.old}", new=f"{bare}\n{match.new}")
 
 
 def _at_the_end(text: str, old: str, new: str) -> Iterator[Match]:
