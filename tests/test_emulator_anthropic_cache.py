@@ -239,6 +239,15 @@ def test_an_entry_is_usable_once_the_first_response_has_begun() -> None:
     assert (first.bill.write_short, second.bill.write_short) == (upto(6), upto(6)), "both pay"
     first.begin()
     assert cache.account(body, TINY, 0, Reply()).bill.read == upto(6)
+    second.begin()
+
+
+def test_two_that_write_the_same_entry_at_once_leave_it_to_the_later_start() -> None:
+    body, cache = conversation(6, {6: SHORT}), PromptCache()
+    accounts = [cache.account(body, TINY, at, Reply()) for at in (0, 100)]
+    for account in accounts:
+        account.begin()
+    assert ask(cache, body, at=399).read == upto(6)
 
 
 def test_a_request_whose_response_never_begins_leaves_nothing_and_refreshes_nothing() -> None:

@@ -143,6 +143,8 @@ def test_one_script_plays_through_whatever_tools_are_offered(client: anthropic.A
     ]
     assert history[-1]["content"][0].text == "All done."
     assert [part.type for part in history[-3]["content"]] == ["text", "tool_use"]
+    (first,) = ask(client, *history, user("once more"), tools=TOOLS).content
+    assert first.type == "tool_use", "each command begins the plan anew"
 
 
 # Thinking that is bound to its prefix
