@@ -94,7 +94,7 @@ def _assistant(block: Block, endpoint: Endpoint, dialect: str) -> dict[str, Any]
     for part in block.parts:
         if isinstance(part, Opaque) and part.dialect == dialect:
             kept.update(json.loads(part.data))
-    extras = kept.pop(_EXTRA, {})
+    extras = kept.get(_EXTRA, {})
     message: dict[str, Any] = {"role": "assistant"}
     if endpoint.reasoning is not None and endpoint.reasoning in kept:
         message[endpoint.reasoning] = kept[endpoint.reasoning]

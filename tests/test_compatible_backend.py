@@ -311,7 +311,8 @@ async def test_a_bill_that_never_comes_is_unknown_and_the_reply_whole(
     gate = Gate()
     emulator.play([Reply.of("ok", gates={5: gate})])  # role, two deltas, the end; then the bill
     backend = backend_for(emulator, "vllm")
-    events = await run(backend, HEAD.append(user("a")))
+    async with asyncio.timeout(10):
+        events = await run(backend, HEAD.append(user("a")))
     gate.set()
     await backend.aclose()
     assert finished(events).parts == (Text("ok"),)

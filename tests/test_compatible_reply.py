@@ -73,6 +73,15 @@ TWO = [ToolCall("a", "read", '{"path":"x"}'), ToolCall("b", "shell", '{"command"
             ],
         ),
         (
+            "another id for every piece",
+            [
+                call(0, "a", "read", '{"path"'),
+                call(0, "x", arguments=':"x"}'),
+                call(1, "b", "shell", '{"command":"ls'),
+                call(1, "y", arguments='"}'),
+            ],
+        ),
+        (
             "the name in every piece",
             [
                 call(0, "a", "read", '{"path"'),
@@ -201,6 +210,11 @@ def test_a_refusal_is_one_and_says_why() -> None:
     assert (end.stop, end.detail, end.parts) == (StopReason.REFUSED, "I can't do that.", (Text("I can't do that."),))
 
 
+def test_of_a_reply_that_was_withheld_no_call_is_run() -> None:
+    events = read([call(0, "a", "shell", '{"command":"rm x"}'), chunk(finish="content_filter")])
+    assert (calls(events), finished(events).parts) == ([], ())
+
+
 @pytest.mark.parametrize("finish", ["error", "insufficient_system_resource", "network_error"])
 def test_an_end_that_is_the_servers_failure_is_one(finish: str) -> None:
     with pytest.raises(FailedReplyError):
@@ -296,6 +310,7 @@ def test_a_bill_in_the_middle_ends_nothing() -> None:
     for each in (chunk({"content": "a"}), BILL, chunk({"content": "b"})):
         list(reader.feed(each))
     assert not reader.whole
+    assert not reader.done
 
 
 FRAGMENTS = st.lists(

@@ -127,6 +127,13 @@ def test_a_marker_on_a_tool_result_reaches_the_wire() -> None:
     assert result["content"] == [{"type": "text", "text": "text", "cache_control": {"type": "ephemeral"}}]
 
 
+def test_a_blank_result_carries_no_marker() -> None:
+    blocks = (user("go"), assistant(ToolCall("a", "read", "{}")), results(ToolResult("a", " \n")))
+    *_, said, _, result = sent(OPENROUTER, *blocks, markers=(Marker(5, "short"),))
+    assert result["content"] == " \n"
+    assert "cache_control" in said["content"][-1], "the last place before it"
+
+
 def test_a_long_marker_makes_those_before_it_long() -> None:
     """Field report 33: a long time to live behind a short one is refused."""
     system, said = sent(OPENROUTER, user("go"), markers=(Marker(1, "short"), Marker(2, "short"), Marker(3, "long")))
