@@ -3,6 +3,7 @@
 import hashlib
 import os
 import random
+import sys
 import threading
 import zipfile
 from collections.abc import Iterator
@@ -122,6 +123,13 @@ class FakeHub:
         request.wfile.write(rest)
 
 
+class _QuietServer(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that was killed between two requests is no news; anything else is."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
+
+
 @contextmanager
 def serving(hub: FakeHub) -> Iterator[FakeHub]:
     """`hub` on a loopback port, named in `hub.endpoint`."""
@@ -136,7 +144,7 @@ def serving(hub: FakeHub) -> Iterator[FakeHub]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = _QuietServer(("127.0.0.1", 0), Handler)
     hub.endpoint = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
