@@ -47,7 +47,6 @@ class Desk:
         self.settings = Settings(mode="auto")
         self.folders = Folders.find(self.env)
         self.seen: list[events.Event] = []
-        self.answers = 0
 
     def run(self, command: str, *, expect: int = 0, again: bool = True, fork: bool = False, **settings: object) -> None:
         task = Task(command, self.repository, again=again, fork=fork)
@@ -56,6 +55,14 @@ class Desk:
         code = asyncio.run(run_once(task, chosen, self.folders, around))
         ends = [event.message for event in self.seen if isinstance(event, events.TurnFinished)]
         assert code == expect, ends[-1] if ends else "no turn"
+
+    def answer(self) -> str:
+        """The last turn's last words."""
+        return [event.text for event in self.seen if isinstance(event, events.TurnFinished)][-1]
+
+    def results(self) -> list[str]:
+        """What the tools have answered."""
+        return [event.text for event in self.seen if isinstance(event, events.ToolFinished)]
 
     def pause(self, minutes: float) -> None:
         self.clock.shared.advance(minutes * 60)
