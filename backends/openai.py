@@ -123,17 +123,12 @@ class OpenAIBackend:
         reader = self._reader(request)
         try:
             async with aclosing(stream(client, _PATH, body, self._endpoint)) as payloads:
-                try:
-                    async for payload in payloads:
-                        for event in reader.feed(payload):
-                            yield event
-                        self._raise_failure(payload)
-                        if reader.whole:
-                            break
-                except BackendError as error:
-                    # A connection that is lost behind the last event has lost nothing of the reply.
-                    if not (reader.whole and error.kind in (ErrorKind.NETWORK, ErrorKind.TIMEOUT)):
-                        raise
+                async for payload in payloads:
+                    for event in reader.feed(payload):
+                        yield event
+                    self._raise_failure(payload)
+                    if reader.whole:
+                        break  # a connection that is lost from here on has lost nothing of the reply
                 if not reader.whole:
                     raise cut_stream(self._endpoint)
                 for event in reader.finish():

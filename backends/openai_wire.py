@@ -230,7 +230,7 @@ class RequestBody:
         end of the prompt, or more markers than the API writes.
         """
         placed = self._placed(markers)
-        pieces: list[bytes | bytearray | memoryview] = [_dumps(head)[:-1]]
+        pieces: list[bytes | bytearray] = [_dumps(head)[:-1]]
         if self._tools:
             pieces += [b',"tools":[', self._tools, b"]"]
         pieces.append(b',"input":[')

@@ -217,6 +217,11 @@ def test_which_cache_option_is_refused(
         assert error.kind is K.INVALID
 
 
+def test_the_same_request_with_a_refused_option_is_not_tried_again() -> None:
+    fault = Fault("Unknown parameter: 'prompt_cache_key'.", 400)
+    assert not api_error(fault, endpoint(), {"x-should-retry": "true"}).retriable
+
+
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 529])
 def test_another_failure_that_mentions_an_option_is_no_refusal_of_it(status: int) -> None:
     fault = Fault("prompt_cache_key is not supported", status, param="prompt_cache_key")

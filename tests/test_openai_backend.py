@@ -318,6 +318,7 @@ async def test_a_stream_cut_after_any_event_leaves_no_half_call_and_no_half_mess
     with pytest.raises(BackendError) as caught:
         await listen()
     assert (caught.value.kind, caught.value.retriable) == (ErrorKind.NETWORK, True)
+    assert ("in the middle of the reply" if after else "before it answered") in str(caught.value)
     assert not any(isinstance(event, ToolCallFinished) for event in happened)
     assert not usages(happened)  # only the last event tells the bill
     assert len(calls(await run(backend, ASK))) == 2

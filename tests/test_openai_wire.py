@@ -229,7 +229,8 @@ def test_a_fork_and_the_way_back_render_nothing_twice() -> None:
     trunk = HEAD.append(user("a"))
     left, right = trunk.append(assistant(Text("left"))), trunk.append(assistant(Text("right")))
     for prompt in (left, right, left, trunk):
-        assert taken(prompt, body=body) == taken(prompt)
+        end = Marker(prompt.length, "short")
+        assert taken(prompt, end, body=body) == taken(prompt, end)
     assert store.made == 5
 
 
