@@ -73,7 +73,9 @@ def run_command(
     prompt: Annotated[
         str | None, typer.Argument(help="What to do. Left out, or '-': read from standard input.")
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="anthropic/…, local/… or local:/path.gguf")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="anthropic/…, openai/…, ENDPOINT/…, local/… or local:/path.gguf")
+    ] = None,
     mode: Annotated[str | None, typer.Option(help=f"What runs without asking: {', '.join(MODES)}.")] = None,
     go_on: Annotated[
         bool, typer.Option("--continue", "-c", help="Go on with the last session of this directory.")

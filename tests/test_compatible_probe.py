@@ -192,3 +192,11 @@ def test_without_an_endpoint_it_lists_them_and_sends_nothing(
     assert "groq" in told["endpoints"]
     assert "sk-1" not in done.stdout
     assert emulator.requests == []
+
+
+def test_a_usual_model_without_its_key_is_a_finding(home: Path, run_agent: RunAgent) -> None:
+    (home / "config.toml").write_text('model = "groq/openai/gpt-oss-120b"\n')
+    done = run_agent("doctor")
+    assert done.returncode == 1
+    assert "set GROQ_API_KEY" in done.stdout
+    assert run_agent("doctor", env={"GROQ_API_KEY": "k"}).returncode == 0

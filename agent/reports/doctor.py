@@ -158,6 +158,9 @@ def _model(folders: Folders, env: Mapping[str, str]) -> Check:
         return Check("model", "bad", str(error))
     if is_local(info.name) and importlib.util.find_spec("llama_cpp") is None:
         return Check("model", "bad", f"`agent run` would use {info.name}, which needs llama.cpp: {INSTALL}")
+    endpoint = load_endpoints(folders).get(info.provider)
+    if endpoint is not None and endpoint.key_env and not env.get(endpoint.key_env, "").strip():
+        return Check("model", "bad", f"`agent run` would use {info.name}, which needs a key: set {endpoint.key_env}")
     return Check("model", "ok", f"`agent run` here uses {info.name}")
 
 
