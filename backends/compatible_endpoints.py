@@ -140,7 +140,7 @@ def _own(name: str, row: object, base: Endpoint | None, where: str) -> Endpoint:
         raise EndpointError(f"{where}: base_url is missing.{hint}")
     # Nothing is known of this server, so whatever any server reports is looked for.
     values = {"read_fields": ANY_READ_FIELD, "write_fields": ANY_WRITE_FIELD, **values}
-    values["model"] = {"cache": "automatic", "min_cache_tokens": 1, **values.get("model", {})}
+    values["model"] = {"cache": "automatic", "min_cache_tokens": 1, "cache_step": 128, **values.get("model", {})}
     return Endpoint(name=name, **values, built_in=False)
 
 
