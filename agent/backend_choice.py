@@ -4,7 +4,7 @@ import asyncio
 import importlib.util
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
@@ -100,8 +100,11 @@ async def open_backend(
     env: Mapping[str, str],
     wires: WireStore,
     downloads: Downloads,
+    now: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Backend:
-    """A backend for the model. The SDK or the model file loads on `prepare` or at the first call."""
+    """A backend for the model. The SDK or the model file loads on `prepare` or at the first call. `now` is for what a
+    provider dates.
+    """
     if is_local(info.name):
         from backends.llama.native import INSTALL
 
@@ -124,15 +127,15 @@ async def open_backend(
     if info.provider == "anthropic":
         from backends.anthropic import AnthropicBackend
 
-        return AnthropicBackend(info, env=env, wires=wires)
+        return AnthropicBackend(info, env=env, wires=wires, now=now)
     if info.provider == "openai":
         from backends.openai import OpenAIBackend
 
-        return OpenAIBackend(info, env=env, wires=wires)
+        return OpenAIBackend(info, env=env, wires=wires, now=now)
     if (compatible := load_endpoints(folders).get(info.provider)) is not None:
         from backends.compatible import CompatibleBackend
 
-        return CompatibleBackend(info, compatible.for_model(info.id), env=env, wires=wires)
+        return CompatibleBackend(info, compatible.for_model(info.id), env=env, wires=wires, now=now)
     raise UserError(f"{info.name}: this release runs anthropic/…, local and compatible models.", USAGE)
 
 

@@ -89,7 +89,10 @@ async def run_once(task: Task, settings: Settings, folders: Folders, around: Sur
         row = _earlier(ledger, task)
         if row is not None and not task.fork:
             stack.enter_context(session_lock(folders.data / "locks", row.id))
-        backend = await open_backend(info, settings, folders, around.env, ledger, around.downloads)
+        backend = await open_backend(
+            *(info, settings, folders, around.env, ledger, around.downloads),
+            now=lambda: datetime.fromtimestamp(around.clock.now(), UTC),
+        )
         stack.push_async_callback(backend.aclose)
         counter = Counter()
         stack.push_async_callback(counter.aclose)

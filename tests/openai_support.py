@@ -1,7 +1,5 @@
 """Prompts, calls and raw bodies for the tests of the Responses backend."""
 
-import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -22,15 +20,11 @@ __all__ = [
     "breakpoints",
     "calls",
     "finished",
-    "raw_input",
     "results",
     "run",
     "usages",
     "user",
 ]
-
-# A quotation mark inside a JSON text is escaped, so this cannot be part of one.
-_BREAKPOINT = re.compile(rb',"prompt_cache_breakpoint":\{"mode":"explicit"(?:,"ttl":"(?:30m|12h)")?\}')
 
 
 def backend_for(server: Emulator, model: str = "gpt-6.2-sol", **options: Any) -> OpenAIBackend:
@@ -49,14 +43,3 @@ def _breakpoints(body: Mapping[str, Any]) -> Iterator[tuple[int, str | None]]:
         for part in item.get("content") or item.get("output") or []:
             if isinstance(part, Mapping) and (mark := part.get("prompt_cache_breakpoint")):
                 yield number, mark.get("ttl")
-
-
-def raw_input(raw: bytes) -> bytes:
-    """The bytes of a request from its first one to the end of its last item, as they were sent; breakpoints cut out."""
-    start = raw.index(b'"input":[') + len(b'"input":[')
-    text, decode = raw[start:].decode(), json.JSONDecoder().raw_decode
-    end, at = 0, 0
-    while text[at] != "]":
-        _, end = decode(text, at)
-        at = end + (text[end] == ",")
-    return _BREAKPOINT.sub(b"", raw[:start] + text[:end].encode())

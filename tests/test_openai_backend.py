@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from emulator import Call, Emulator, Failure, Gate, ManualClock, Reply, Say, Think
+from emulator.bodies import raw_prefix
 from emulator.responses_stream import Shape
 from emulator.responses_stream import stream as script_events
 from openai_support import (
@@ -19,7 +20,6 @@ from openai_support import (
     breakpoints,
     calls,
     finished,
-    raw_input,
     results,
     run,
     usages,
@@ -99,7 +99,7 @@ async def test_a_task_with_parallel_calls_and_reasoning_reads_more_of_the_cache_
     for earlier, later in itertools.pairwise(bills):
         assert later.cache_read == earlier.input_total  # all that was sent before is read
     for earlier_request, later_request in itertools.pairwise(server.requests):
-        assert raw_input(later_request.raw).startswith(raw_input(earlier_request.raw))
+        assert raw_prefix(later_request.raw).startswith(raw_prefix(earlier_request.raw))
         assert 1 <= len(breakpoints(later_request.body)) <= 4
 
 
@@ -140,7 +140,7 @@ async def test_the_bytes_up_to_the_prompts_end_depend_on_nothing_else(server: Em
     await run(backend, ASK, markers=marked, off=frozenset(CacheOption))
     await backend.warm(Request(ASK, markers=marked))
     await backend.aclose()
-    assert len({raw_input(request.raw) for request in server.requests}) == 1
+    assert len({raw_prefix(request.raw) for request in server.requests}) == 1
 
 
 async def test_the_key_is_one_for_an_epoch_its_forks_and_other_sessions_on_the_same_snapshot() -> None:

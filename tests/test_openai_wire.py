@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 from anthropic_support import PROJECT, SYSTEM
+from emulator.bodies import raw_prefix
 from emulator.models import ALL
 from emulator.responses_rules import refusal
 from hypothesis import given
 from hypothesis import strategies as st
-from openai_support import HEAD, assistant, block, breakpoints, raw_input, results, user
+from openai_support import HEAD, assistant, block, breakpoints, results, user
 
 from backends.base import MemoryWireStore
 from backends.openai_wire import DamagedWireError, RequestBody, dialect_of, wrapped
@@ -292,7 +293,7 @@ def test_breakpoints_and_growth_never_move_a_byte(blocks: list[Block], data: st.
         )
         assert len(breakpoints(json.loads(marked))) <= len(places)
         bare = body.take({"model": "m"}, (), {"n": 1})
-        shared = raw_input(marked)
+        shared = raw_prefix(marked)
         assert bare == shared + b'],"n":1}'
         assert shared.startswith(before)
         before = shared
@@ -348,5 +349,5 @@ def test_every_body_is_legal_and_extends_the_one_before(happened: list[tuple[str
         ttls = [ttl for _, ttl in breakpoints(request)]
         assert 1 <= len(ttls) <= 4
         assert ttls == sorted(ttls, key=lambda ttl: ttl is None)
-        assert raw_input(raw).startswith(before)
-        before = raw_input(raw)
+        assert raw_prefix(raw).startswith(before)
+        before = raw_prefix(raw)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from conftest import RunAgent
 from emulator import Call, Emulator, Reply, Think
+from emulator.bodies import raw_prefix
 from emulator.faults import rate_limited, server_error
 from emulator.openai_errors import quota_exceeded
-from openai_support import breakpoints, raw_input
+from openai_support import breakpoints
 from scripted import FIX, plan
 
 MODEL = ("--model", "openai/gpt-6.2-sol")
@@ -49,7 +50,7 @@ def test_every_body_extends_the_last_and_reads_what_it_wrote_also_after_a_resume
         emulator.bodies[0]["prompt_cache_key"]
     }
     for earlier, later in itertools.pairwise(emulator.requests):
-        assert raw_input(later.raw).startswith(raw_input(earlier.raw))
+        assert raw_prefix(later.raw).startswith(raw_prefix(earlier.raw))
         assert 1 <= len(breakpoints(later.body)) <= 4
     for before, bill in itertools.pairwise(emulator.bills):
         assert before is not None

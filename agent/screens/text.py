@@ -14,6 +14,7 @@ from rich.text import Text
 
 from agent import events
 from agent.events import TurnEnd
+from agent.screens.shown import Shown
 from agent.reports.totals import Totals, money, percent, tokens
 from backends.llama.models import is_local
 from context.explain import sentence
@@ -38,6 +39,7 @@ class OneShotText:
         self._prefill: TaskID | None = None
         self._status: Status | None = None
         self._output, self._output_lines = "", 0  # of the running command: an open line, and the lines shown
+        self._shown = Shown()
         self._totals = Totals()
         self._local = False
 
@@ -56,6 +58,7 @@ class OneShotText:
             case events.TextDelta(_, text):
                 self._stream(text)
             case events.ReplyRestarted(_, reason, wait_s):
+                self._shown = self._shown.again()
                 self._say(f"[yellow]{escape(reason)}[/yellow] [dim]Trying again in {wait_s:.0f} s.[/dim]")
             case events.CacheOptionRefused(_, endpoint, option):
                 self._say(
@@ -70,6 +73,7 @@ class OneShotText:
                 self._output_lines, self._output = 0, ""
                 self._say(f"  [{'red' if is_error else 'dim'}]{escape(summary)}[/]")
             case events.CallFinished():
+                self._shown = Shown()
                 self._totals = self._totals.plus(event.usage, event.cost_usd)
                 self._end_line()
                 self._tell_miss(event)
@@ -112,7 +116,12 @@ class OneShotText:
             )
 
     def _stream(self, text: str) -> None:
-        if self._streams:
+        if not self._streams:
+            return
+        self._shown, text, differs = self._shown.plus(text)
+        if differs:
+            self._say("[dim]The reply begins anew.[/dim]")
+        if text:
             self._out.write(text.translate(_NO_CONTROL))
             self._out.flush()
             self._line_open = not text.endswith("\n")

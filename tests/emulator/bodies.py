@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 Body = Mapping[str, Any]
 
 # A quotation mark inside a JSON text is escaped, so this cannot be part of one.
-_MARKER = re.compile(rb',"cache_control":\{"type":"ephemeral"(?:,"ttl":"(?:5m|1h)")?\}')
+_MARKER = re.compile(
+    rb',"cache_control":\{"type":"ephemeral"(?:,"ttl":"(?:5m|1h)")?\}'
+    rb'|,"prompt_cache_breakpoint":\{"mode":"explicit"(?:,"ttl":"(?:30m|12h)")?\}'
+)
+_GROWING = re.compile(rb'"(?:messages|input)":\[')  # the array that holds the conversation, by API
 
 
 def content_parts(message: Body) -> list[Any]:
@@ -79,7 +83,10 @@ def raw_prefix(raw: bytes) -> bytes:
     The array of messages is left open, and what stands behind it is not part of the prefix. Nothing is written anew, so
     a change of escaping, spacing or order shows.
     """
-    start = raw.index(b'"messages":[') + len(b'"messages":[')
+    growing = _GROWING.search(raw)
+    if growing is None:
+        raise ValueError("a request without a conversation")
+    start = growing.end()
     text, decode = raw[start:].decode(), json.JSONDecoder().raw_decode
     end, at = 0, 0
     while text[at] != "]":
