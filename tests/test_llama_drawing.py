@@ -1,13 +1,17 @@
 """Replies that go back to their second choice, with real inference on SmolLM2 135M."""
 
-from collections.abc import AsyncIterator
+from array import array
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
+import numpy as np
 import pytest_asyncio
 from llama_support import Turn, brief, collect, local_backend, result, take_turn
 
-from backends.base import Request, ToolCallFinished, ToolCallStarted, Veto
+from backends.base import Event, Request, ToolCallFinished, ToolCallStarted, Veto
 from backends.llama.backend import LlamaBackend
+from backends.llama.drawing import Drawing
 from context.block import Opaque, ToolCall
 
 pytest_plugins = ["local_models"]
@@ -76,3 +80,61 @@ async def test_without_an_objection_nothing_changes(backend: LlamaBackend) -> No
     asked = await draw(backend, lambda _: None)
     assert call_of(asked).arguments == call_of(plain).arguments
     assert asked.usage.output == plain.usage.output
+
+
+class Scripted:
+    """A model of three tokens, with what Drawing needs of engine, weights and sampler."""
+
+    PIECES = (b'read","args":{"path":"a', b".txt", b'"}}')
+    NEXT: ClassVar = {(): (9.0, 0.0, 0.0), (0,): (0.0, 9.0, 8.0), (0, 1): (0.0, 0.0, 9.0)}
+
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+
+    def piece(self, token: int) -> bytes:
+        return self.PIECES[token]
+
+    def prefill(self, tokens: "array[int]", *, stop: Callable[[], bool]) -> None: ...
+
+    def generate(self, sample: Callable[[], int], limit: int, stop: Callable[[], bool]) -> Iterator[int]:
+        return (sample() for _ in range(limit))
+
+    def logits(self) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
+        return np.array([*self.NEXT[tuple(self.taken)], -9.0], dtype=np.float32)
+
+    def accept_given(self, tokens: list[int]) -> None:
+        self.taken = tokens
+
+    def accept(self, token: int) -> None:
+        self.taken.append(token)
+
+    def choose(self, logits: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> int:
+        return int(logits.argmax())
+
+    def fits(self, token: int) -> bool:
+        return token < len(self.PIECES)
+
+    def __enter__(self) -> "Scripted":
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def test_the_other_choice_may_be_the_end_of_the_reply() -> None:
+    model, told = Scripted(), list[Event]()
+    drawing = Drawing(
+        engine=model,  # type: ignore[arg-type]
+        weights=model,  # type: ignore[arg-type]
+        prompt=array("i"),
+        given=[],
+        sampler=lambda: model,  # type: ignore[arg-type, return-value]
+        logits=model.logits,
+        call_id="1",
+        veto=lambda call: 0 if ".txt" in call.arguments else None,
+        tell=told.append,
+        stop=lambda: False,
+    )
+    reader = drawing.run(limit=8)
+    assert reader.parts == (ToolCall("1", "read", '{"path":"a"}'),)
+    assert list(drawing.tokens) == [0, 2]
+    assert [event for event in told if isinstance(event, ToolCallFinished)] == [ToolCallFinished(*reader.parts)]

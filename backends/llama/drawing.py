@@ -9,7 +9,7 @@ back stay told: the finished call is the one that counts.
 
 import codecs
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -78,16 +78,19 @@ class Drawing:
     def _draw(self, limit: int, *, last: bool) -> ReplyReader | None:
         """Go on behind the tokens so far. None: the reply was taken back to another choice."""
         reader, utf8 = ReplyReader(self.call_id), codecs.getincrementaldecoder("utf-8")("replace")
-        text = REPLY_START
+        text, before = REPLY_START, self.tokens
         reader.feed(text)
+
+        def read(token: int) -> list[Event]:
+            nonlocal text
+            piece = utf8.decode(self.weights.piece(token))
+            text += piece
+            return reader.feed(piece)
+
         with self.sampler() as sampler:
-            sampler.accept_given([*self.given, *self.tokens])
-            for token in self.tokens:  # told already
-                piece = utf8.decode(self.weights.piece(token))
-                text += piece
-                reader.feed(piece)
-            if self._steps:
-                self.engine.prefill(self.prompt + self.tokens, stop=self.stop)
+            sampler.accept_given([*self.given, *before])
+            for token in before[:-1]:  # told already
+                read(token)
 
             def sample() -> int:
                 logits = self.logits()
@@ -98,10 +101,14 @@ class Drawing:
                 self.drawn += 1
                 return token
 
-            for token in self.engine.generate(sample, limit - len(self._steps), self.stop):
-                piece = utf8.decode(self.weights.piece(token))
-                text += piece
-                events = reader.feed(piece)
+            def tokens() -> Iterator[int]:
+                yield from before[-1:]  # the other choice, which may be the end of the reply
+                if before:
+                    self.engine.prefill(self.prompt + before, stop=self.stop)
+                yield from self.engine.generate(sample, limit - len(before), self.stop)
+
+            for token in tokens():
+                events = read(token)
                 if not last and self._retreat(text, events):
                     return None
                 for event in events:
