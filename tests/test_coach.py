@@ -117,6 +117,15 @@ class TestQuestion:
             await coach.question("edit", {"path": "tests/test_new.py", "old": "", "new": "def test_c(): ..."}) is None
         )
 
+    async def test_a_line_that_is_added_to_a_test_is_a_question(self, coach: Coach) -> None:
+        added = {
+            "path": "tests/test_price.py",
+            "old": "def test_total():",
+            "new": "def test_total():\n    assert 1 == 2",
+        }
+        assert await coach.question("edit", added) is not None
+        assert await coach.question("edit", added) is None
+
     async def test_tests_follow_a_change_of_the_code(self, coach: Coach, context: ToolContext) -> None:
         await coach.begin("Prices are rounded down")
         await do_edit(coach, context, "price.py", "net - net", "net + net")
@@ -172,6 +181,24 @@ class TestHint:
         hint = await run(coach, context, "python -m pytest -q", "exit 1, 1 lines", output)
         assert "price.py, lines 4-5:\ndef total(net):" in hint
         assert await run(coach, context, "python -m pytest -q", "exit 0, 1 lines", output) == ""
+
+    async def test_a_run_of_no_test_is_no_failure_and_leads_to_all_tests(
+        self, coach: Coach, context: ToolContext
+    ) -> None:
+        await coach.begin("Fix total")
+        await do_edit(coach, context, "price.py", "net - net", "net + net")
+        hint = await run(coach, context, "python -m pytest -q tests/test_cost.py", "exit 4, 3 lines", "no tests ran")
+        assert hint == "There is no tests/test_cost.py. Run all tests: python -m pytest -q"
+        hint = await run(coach, context, "python -m pytest -q -k cost", "exit 5, 2 lines", "\nno tests ran in 0.01s\n")
+        assert hint == "No test ran. Run all tests: python -m pytest -q"
+        assert "fail" not in str(coach.objection())
+
+    async def test_a_run_that_passes_does_not_show_the_failure(self, coach: Coach, context: ToolContext) -> None:
+        await coach.begin("One of the tests fails")
+        hint = await run(coach, context, "python -m pytest -q tests/test_price.py", "exit 0, 1 lines")
+        assert hint == "Run all tests: python -m pytest -q"
+        await do_edit(coach, context, "price.py", "net - net", "net + net")
+        assert await run(coach, context, "python -m pytest -q", "exit 0, 1 lines") == ""
 
     async def test_a_search_without_matches_is_tried_word_by_word(self, coach: Coach, context: ToolContext) -> None:
         output = await search.tool.run({"pattern": "prices including tax rules"}, context)

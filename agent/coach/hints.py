@@ -29,6 +29,7 @@ _EVERYWHERE: Final = re.compile(
 )
 _TOKEN: Final = re.compile(r"\w(?:[\w.-]*\w)?")
 _MOST_GONE: Final = 3  # tokens that an edit takes out, to be looked for elsewhere
+_NONE_RAN: Final = re.compile(r"^(?:=+ )?(?:no tests ran|Ran 0 tests)", re.MULTILINE)
 _TEST_RUN: Final = re.compile(r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|node --test|\w+ (?:run )?test)\b")
 
 
@@ -98,22 +99,35 @@ async def _after_no_matches(pattern: str, turn: Turn, repository: Repository) ->
 
 
 async def _after_shell(command: str, output: str, turn: Turn, repository: Repository, *, passed: bool) -> str:
-    if not passed and (wrong := await asyncio.to_thread(_wrong_path, command, repository)):
+    tests = _TEST_RUN.search(command) is not None
+    if not passed and (wrong := await asyncio.to_thread(_wrong_path, command, repository, tests=tests)):
         return wrong
-    if _TEST_RUN.search(command) is None:
+    if not tests:
         return ""
+    if not passed and _NONE_RAN.search(output):
+        return f"No test ran. {await asyncio.to_thread(_all_tests, repository)}"
     turn.tested(passed=passed)
+    if passed and turn.is_about_failure and not turn.changed:
+        return await asyncio.to_thread(_all_tests, repository)
     code = [] if passed else await asyncio.to_thread(repository.code_behind, output)
     return "\n".join(["The code under test:", *code]) if code else ""
 
 
-def _wrong_path(command: str, repository: Repository) -> str:
-    """The right path for one in `command` that does not exist while a file of the same name does."""
+def _wrong_path(command: str, repository: Repository, *, tests: bool) -> str:
+    """The right path for one in `command` that does not exist while a file of the same name does; for a run of `tests`
+    that do not exist at all, that of all tests.
+    """
     for word in command.split():
         name = word.partition("::")[0].strip("'\"")
         if "." in name[1:-1] and (right := repository.right_path(name)):
             return f"There is no {name}, but {right}."
+        if tests and "." in name[1:-1] and is_test(name) and not repository.exists(name):
+            return f"There is no {name}. {_all_tests(repository)}"
     return ""
+
+
+def _all_tests(repository: Repository) -> str:
+    return f"Run all tests{': python -m pytest -q' if repository.has_tests('.py') else '.'}"
 
 
 def _words(text: str) -> list[str]:

@@ -9,14 +9,14 @@ from agent.coach.repository import Repository
 from agent.coach.turn import Turn
 from agent.tools.under_test import is_test
 
-_FAILS: Final = re.compile(r"\bfail(?:s|ed|ing|ure|ures)?\b", re.IGNORECASE)
 _DEFINED: Final = re.compile(r"^\s*(?:async\s+)?(?:def|class|function|fn|func)\s+(\w+)", re.MULTILINE)
+_CASE: Final = re.compile(r"^\s*(?:test|it|describe)\s*\(", re.MULTILINE)  # of a test in JavaScript
 
 
 async def before_edit(arguments: Mapping[str, Any], turn: Turn, repository: Repository) -> str | None:
     """What to ask before the edit is made; None to make it."""
     path, old, new = arguments["path"], arguments["old"], arguments["new"]
-    if _FAILS.search(turn.command) and not turn.ran_tests and turn.first("reproduce"):
+    if turn.is_about_failure and not turn.ran_tests and turn.first("reproduce"):
         return "Not done yet: you have not seen it fail. Run the test first."
     return (
         await asyncio.to_thread(_repeats, path, old, new, turn, repository)
@@ -60,7 +60,7 @@ async def _still_used(old: str, new: str, turn: Turn, repository: Repository) ->
 
 async def _changes_test(path: str, old: str, new: str, turn: Turn, repository: Repository) -> str | None:
     """A question about a test that is changed instead of the code, or that loses an assertion."""
-    if not is_test(path) or _only_adds(old, new) or not await asyncio.to_thread(repository.exists, path):
+    if not is_test(path) or _adds_definition(old, new) or not await asyncio.to_thread(repository.exists, path):
         return None
     if new.count("assert") < old.count("assert"):
         asked = f"test:{path}:{old}"  # each time: a test is not made to pass by taking out what it says
@@ -75,7 +75,9 @@ async def _changes_test(path: str, old: str, new: str, turn: Turn, repository: R
     return f"Not done yet: {path} is a test.{where} Send this edit again only if the test itself is wrong."
 
 
-def _only_adds(old: str, new: str) -> bool:
-    """Whether every line of `old` is still there in `new`, in order."""
+def _adds_definition(old: str, new: str) -> bool:
+    """Whether every line of `old` is still there in `new`, in order, and there is a further function or the like."""
+    if old and not any(len(kind.findall(new)) > len(kind.findall(old)) for kind in (_DEFINED, _CASE)):
+        return False
     lines = iter(line.strip() for line in new.splitlines())
     return all(line.strip() in lines for line in old.splitlines() if line.strip())

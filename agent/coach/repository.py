@@ -100,8 +100,9 @@ class Repository:
         same = [path for path in self._paths() if path.rpartition("/")[2] == name.rpartition("/")[2]]
         return same[0] if len(same) == 1 else None
 
-    def has_tests(self) -> bool:
-        return any(is_test(path) for path in self._paths())
+    def has_tests(self, ending: str = "") -> bool:
+        """Whether there are tests, in files whose names end with `ending`."""
+        return any(is_test(path) for path in self._paths() if path.endswith(ending))
 
     def stats(self) -> Mapping[str, tuple[int, int]] | None:
         """Time and size of each file, to tell whether any was changed; None for a repository that is too large."""

@@ -11,6 +11,7 @@ from agent.tools.under_test import is_test
 _QUESTION: Final = re.compile(
     r"\?\s*$|^(?:what|where|which|who|when|why|how|does|do|is|are|can|explain|describe|list|show|tell)\b", re.IGNORECASE
 )
+_FAILS: Final = re.compile(r"\bfail(?:s|ed|ing|ure|ures)?\b", re.IGNORECASE)
 _TESTED: Final = re.compile(r"\bassert|\bexpect\s*\(|\b(?:test|it)\s*\(|\bdef\s+test|\bfunc\s+Test|#\[test\]")
 _CODE: Final = (".py", ".js", ".mjs", ".jsx", ".ts", ".tsx", ".go", ".rs", ".c", ".cc", ".cpp", ".java", ".rb")
 
@@ -35,6 +36,11 @@ class Turn:
     def is_question(self) -> bool:
         """Whether the command asks for an answer, not for a change."""
         return _QUESTION.search(self.command.strip()) is not None
+
+    @property
+    def is_about_failure(self) -> bool:
+        """Whether the command says that something fails."""
+        return _FAILS.search(self.command) is not None
 
     def first(self, question: str) -> bool:
         """Whether `question` has not been asked in this turn; it has been from now on."""
