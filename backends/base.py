@@ -173,8 +173,8 @@ class Capabilities:
     """What the loop must know of a model. `context` and `max_output` in tokens; `token_scale`: its tokens per
     o200k_base token.
 
-    `profile` names the SYSTEM layer that suits it. `default_effort`: what the model takes when none is named, if that is
-    known; naming it changes nothing.
+    `profile` names the SYSTEM layer that suits it. `default_effort`: what the model takes when none is named, where
+    that is known; naming it changes nothing.
     """
 
     context: int

@@ -112,8 +112,8 @@ class Block:
     def tokens(self) -> int:
         """Estimate in o200k_base tokens, counted at the first look and once in the block's life (`context.tokens`).
 
-        Not when the block is made: the tokenizer takes a third of a second to load, and the first request must not
-        wait for it.
+        Not when the block is made: the tokenizer takes a third of a second to load, and another process can count
+        meanwhile (`learn_tokens`).
         """
         from context.tokens import count_parts
 
@@ -140,11 +140,6 @@ class Block:
             if not (isinstance(part, Opaque) and part.dialect != dialect)
             and not (isinstance(part, Text) and not part.text.strip())
         )
-
-    @cached_property
-    def characters(self) -> int:
-        """Length of all that is sent, in characters (of opaque parts, in bytes)."""
-        return sum(_length(part) for part in self.parts)
 
     @cached_property
     def digest(self) -> str:
@@ -183,20 +178,6 @@ class Block:
 
     def __hash__(self) -> int:
         return hash(self.digest)
-
-
-def _length(part: Part) -> int:
-    match part:
-        case Text(text) | ToolResult(text=text):
-            return len(text)
-        case ToolCall(_, name, arguments):
-            return len(name) + len(arguments)
-        case ToolSpec(name, description, parameters):
-            return len(name) + len(description) + len(parameters)
-        case Opaque(_, data):
-            return len(data)
-        case _:
-            assert_never(part)
 
 
 def _clean(part: Part) -> Part:

@@ -24,9 +24,7 @@ class Marker:
     ttl: Ttl
 
 
-# Of a token in text of people and programs, which has three to five. Characters, not tokens: the first request does not
-# wait for a tokenizer.
-_FEWEST_CHARACTERS: Final = 2
+_GENEROSITY: Final = 1.5  # how far an estimate may be below the provider's own count
 
 ALL_SHORT: Final[Mapping[Layer, Ttl]] = dict.fromkeys(Layer, "short")
 
@@ -53,9 +51,9 @@ def plan_markers(
         ends.setdefault(last_request, (prompt.at(last_request), Layer.HISTORY))
     ends.setdefault(prompt.length, (prompt, Layer.COMMAND))
 
-    generous = scale / _FEWEST_CHARACTERS
+    generous = scale * _GENEROSITY
     worth = [
-        ends[length] for length in sorted(ends) if length and ends[length][0].characters * generous >= limits.min_tokens
+        ends[length] for length in sorted(ends) if length and ends[length][0].tokens * generous >= limits.min_tokens
     ]
     markers: list[Marker] = []
     for prefix, layer in reversed(worth[-limits.max_markers :] if limits.max_markers else []):

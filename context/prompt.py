@@ -18,21 +18,20 @@ class LayerOrderError(ValueError):
 
 
 class Prompt:
-    """`length` in blocks, `characters` the sum of the blocks', `digest` over all blocks in order.
+    """`length` in blocks, `digest` over all blocks in order.
 
     Start from `Prompt.empty()`.
     """
 
-    __slots__ = ("_heads", "_tokens", "block", "characters", "digest", "length", "parent")
+    __slots__ = ("_heads", "_tokens", "block", "digest", "length", "parent")
 
     def __init__(self, parent: "Prompt | None", block: Block | None) -> None:
         self.parent: Final = parent
         self.block: Final = block
         if parent is None or block is None:
-            self.length, self.characters, self.digest = 0, 0, digest(b"empty prompt")
+            self.length, self.digest = 0, digest(b"empty prompt")
         else:
             self.length = parent.length + 1
-            self.characters = parent.characters + block.characters
             self.digest = digest(parent.digest.encode(), block.digest.encode())
         self._tokens: int | None = None
         # The prefixes that end with SYSTEM and with PROJECT, carried along so that finding them is O(1) in a prompt
@@ -129,4 +128,4 @@ class Prompt:
         return self.length
 
     def __repr__(self) -> str:
-        return f"<Prompt {self.length} blocks, {self.characters} characters, {self.digest[:12]}>"
+        return f"<Prompt {self.length} blocks, {self.digest[:12]}>"

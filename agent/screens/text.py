@@ -14,8 +14,8 @@ from rich.text import Text
 
 from agent import events
 from agent.events import TurnEnd
-from agent.screens.shown import Shown
 from agent.reports.totals import Totals, money, percent, tokens
+from agent.screens.shown import Shown
 from backends.llama.models import is_local
 from context.explain import sentence
 from context.forecast import Cause
