@@ -81,6 +81,7 @@ def test_another_snapshot_of_the_same_repository_parts_in_project(desk: Desk) ->
     (desk.repository / "AGENTS.md").write_text("Be brief. " * 400)
     desk.run("first", again=False, model=MODEL)
     (desk.repository / "later.py").write_text("\n")
+    desk.pause(1)
     desk.run("second", again=False, model=MODEL)
     (found,) = explained(desk, 1)
     assert found.difference is not None
