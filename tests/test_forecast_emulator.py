@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from desk import Desk, compact
-from emulator import Bill, Emulator, ManualClock, Recorded, Reply, Shell, Think, play
+from emulator import Bill, Emulator, ManualClock, Read, Recorded, Reply, Think, play
 
 from agent.ledger_rows import CallRow
 from context.forecast import Cause
@@ -20,6 +20,7 @@ token_scale = 1
 [anthropic.claude-opus-5-5]
 token_scale = 1
 """
+NOTES = 500  # files to read, each once
 MODELS = {
     "anthropic": ("anthropic/claude-sonnet-5-5", "anthropic/claude-opus-5-5"),
     "responses": ("openai/gpt-6.2-sol", "openai/gpt-6.1-terra"),
@@ -40,6 +41,9 @@ def server(clock: ManualClock) -> Iterator[Emulator]:
 @pytest.fixture
 def desk(repository: Path, environment: dict[str, str], home: Path, server: Emulator, clock: ManualClock) -> Desk:
     (home / "models.toml").write_text(SCALES)
+    (repository / "notes").mkdir()
+    for number in range(NOTES):
+        (repository / "notes" / f"{number}.txt").write_text(f"{number} {'word ' * 60}\n")
     return Desk(repository, environment, server, clock)
 
 
@@ -47,7 +51,7 @@ def work(number: Iterator[int], steps: int, wide: int = 1) -> Any:
     """A turn of `steps` replies with `wide` different calls each, and thinking."""
 
     def script(request: Recorded) -> Reply:
-        plan = [[Shell(f"echo {next(number)} {'word ' * 60}") for _ in range(wide)] for _ in range(steps)]
+        plan = [[Read(f"notes/{next(number) % NOTES}.txt") for _ in range(wide)] for _ in range(steps)]
         reply = compact(play(plan, answer=f"Done with {next(number)}."))(request)
         return Reply((Think(f"Step {next(number)}."), *reply.parts))
 
