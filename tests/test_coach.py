@@ -61,6 +61,11 @@ class TestBegin:
     async def test_a_question_about_the_whole_gets_the_beginning_of_the_readme(self, coach: Coach) -> None:
         assert await coach.begin("Tell me about it?") == ["README.md begins:\n# price\n\nPrices with tax."]
 
+    async def test_words_that_every_task_has_are_no_names(self, coach: Coach, context: ToolContext) -> None:
+        (context.root / "price.py").write_text("def project():\n    pass\n")
+        (notice,) = await coach.begin("What does this project do?")
+        assert notice.startswith("README.md begins:")
+
     async def test_a_task_that_names_nothing_gets_nothing(self, coach: Coach) -> None:
         assert await coach.begin("Tidy up, please.") == []
 
@@ -192,6 +197,13 @@ class TestHint:
         hint = await run(coach, context, "python -m pytest -q -k cost", "exit 5, 2 lines", "\nno tests ran in 0.01s\n")
         assert hint == "No test ran. Run all tests: python -m pytest -q"
         assert "fail" not in str(coach.objection())
+
+    async def test_without_a_test_runner_there_is_nothing_to_run(self, coach: Coach, context: ToolContext) -> None:
+        await coach.begin("Fix total")
+        await do_edit(coach, context, "price.py", "net - net", "net + net")
+        hint = await run(coach, context, "python -m pytest -q", "exit 1, 1 lines", "python: No module named pytest\n")
+        assert hint == "pytest is not installed here, so the tests cannot be run. Answer without them."
+        assert coach.objection() is None
 
     async def test_a_run_that_passes_does_not_show_the_failure(self, coach: Coach, context: ToolContext) -> None:
         await coach.begin("One of the tests fails")

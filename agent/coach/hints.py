@@ -30,12 +30,14 @@ _EVERYWHERE: Final = re.compile(
 _TOKEN: Final = re.compile(r"\w(?:[\w.-]*\w)?")
 _MOST_GONE: Final = 3  # tokens that an edit takes out, to be looked for elsewhere
 _NONE_RAN: Final = re.compile(r"^(?:=+ )?(?:no tests ran|Ran 0 tests)", re.MULTILINE)
+_NO_RUNNER: Final = re.compile(r"No module named '?(pytest|tox|nox)\b")
 _TEST_RUN: Final = re.compile(r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|node --test|\w+ (?:run )?test)\b")
 
 
 async def at_start(turn: Turn, repository: Repository) -> list[str]:
     """Notices to go with the command: where the things that it names are defined."""
-    names = [word for word in dict.fromkeys(_NAME.findall(turn.command)) if len(word) > 2][:_MOST_NAMES]
+    named = dict.fromkeys(_NAME.findall(turn.command))
+    names = [word for word in named if len(word) > 2 and word.lower() not in _COMMON][:_MOST_NAMES]
     pieces: list[str] = []
     if names:
         defined = await repository.search(rf"\b(?:{_KINDS})\s+(?:{'|'.join(names)})\b")
@@ -43,8 +45,8 @@ async def at_start(turn: Turn, repository: Repository) -> list[str]:
         turn.looked = bool(pieces)
     if words := _words(turn.command):
         some = "|".join(words)
-        named = rf"^(?:(?:{_KINDS})\s+)*\w*(?:{some})\w*\s*[:=]|^\s*\"\w*(?:{some})\w*\"\s*:"
-        pieces += map(str, await repository.search(named, loose=True))
+        pattern = rf"^(?:(?:{_KINDS})\s+)*\w*(?:{some})\w*\s*[:=]|^\s*\"\w*(?:{some})\w*\"\s*:"
+        pieces += map(str, await repository.search(pattern, loose=True))
     if pieces:
         return ["\n".join(["Named in the task:", *dict.fromkeys(pieces[:_MOST_DEFINITIONS])])]
     # A question that names nothing in the code is about the whole.
@@ -104,6 +106,9 @@ async def _after_shell(command: str, output: str, turn: Turn, repository: Reposi
         return wrong
     if not tests:
         return ""
+    if not passed and (missing := _NO_RUNNER.search(output)):
+        turn.untested = False  # nothing can be done about it here
+        return f"{missing[1]} is not installed here, so the tests cannot be run. Answer without them."
     if not passed and _NONE_RAN.search(output):
         return f"No test ran. {await asyncio.to_thread(_all_tests, repository)}"
     turn.tested(passed=passed)
