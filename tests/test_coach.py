@@ -66,6 +66,10 @@ class TestBegin:
         (notice,) = await coach.begin("What does this project do?")
         assert notice.startswith("README.md begins:")
 
+    async def test_the_commands_of_a_readme_are_left_out(self, coach: Coach, context: ToolContext) -> None:
+        (context.root / "README.md").write_text("# price\n\n```\npip install price\n```\n\nPrices with tax.\n")
+        assert await coach.begin("Tell me about it?") == ["README.md begins:\n# price\n\nPrices with tax."]
+
     async def test_a_task_that_names_nothing_gets_nothing(self, coach: Coach) -> None:
         assert await coach.begin("Tidy up, please.") == []
 

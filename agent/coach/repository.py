@@ -17,6 +17,7 @@ from context.repo.files import list_files
 _MOST_FUNCTIONS: Final = 2
 _MOST_LINES: Final = 40  # of one function
 _MOST_FILES: Final = 5_000  # that are looked at to tell whether one was changed
+_FENCED: Final = re.compile(r"^```.*?(?:^```$|\Z)\n*", re.MULTILINE | re.DOTALL)
 _OVERVIEW_CHARS: Final = 1_500
 # A line of search results: in a file of its own, or below the file's name.
 _FOUND: Final = re.compile(r"(?:(\S[^:]*):)?(\d+): (.*)")
@@ -81,13 +82,14 @@ class Repository:
         return [self._shown(source) for source in found]
 
     def overview(self) -> str | None:
-        """The beginning of the README. For the model to see."""
+        """The beginning of the README, without commands, which small models run. For the model to see."""
         name = self.readme()
         try:
             text = (self._root / name).read_text(errors="replace") if name else ""
         except OSError:
             return None
-        return f"{name} begins:\n{text[:_OVERVIEW_CHARS].strip()}" if text.strip() else None
+        prose = _FENCED.sub("", text)[:_OVERVIEW_CHARS].strip()
+        return f"{name} begins:\n{prose}" if prose else None
 
     def readme(self) -> str | None:
         """The file that says what the project is, if there is one at the top."""
