@@ -1,9 +1,5 @@
 """Blocks in the form of Anthropic's Messages API, and the request body that grows with the prompt.
 
-Each block is rendered once, kept in the WireStore, and replayed from there byte for byte (rule R2). The body's arrays
-are joined bytes to which new blocks are appended; cache markers are spliced in when a body is taken and are never part
-of what is kept. Taking the next body therefore costs O(new blocks) and one copy of the bytes.
-
 Sources: anthropic 2.14.0, types/message_create_params.py and types/*_block_param.py; prompt-caching documentation as
 of 2026-08-22 (at most 4 markers, 1h before 5m, none on thinking blocks).
 """
@@ -11,18 +7,16 @@ of 2026-08-22 (at most 4 markers, 1h before 5m, none on thinking blocks).
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NoReturn, assert_never
 
 from backends.base import WireStore
+from backends.growing_body import DamagedWireError, GrowingBody, Piece, arrays_of
 from context.block import Block, Layer, Opaque, Part, Role, Text, ToolCall, ToolResult, ToolSpec
 from context.breakpoints import Marker
 from context.cache_rules import Ttl
 from context.canonical import clean_text
 from context.prompt import Prompt
-
-MAX_MARKERS: Final = 4
 
 _SECTIONS: Final = ("tools", "system", "messages")  # in the order in which the provider hashes the prefix
 _MARKABLE: Final = frozenset({"text", "tool_use", "tool_result", "image", "document"})
@@ -133,153 +127,52 @@ def _dumps(value: object) -> bytes:
     return clean_text(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))).encode()
 
 
-class DamagedWireError(ValueError):
-    """A stored wire form is not what `render` makes."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Spot:
-    """Where a marker goes: before the closing brace at `offset` of the array `section` (an index of _SECTIONS)."""
-
-    section: int
-    offset: int
-
-
-@dataclass(slots=True)
 class RequestBody:
     """The body of the next request to one model. Another conversation only costs a rebuild."""
 
-    wires: WireStore
-    dialect: str
-    _prompt: Prompt = field(default_factory=Prompt.empty)
-    _arrays: list[bytearray] = field(default_factory=lambda: [bytearray() for _ in _SECTIONS])  # elements, joined
-    _spots: list[_Spot | None] = field(default_factory=list)  # by block: where a marker behind it goes
+    def __init__(self, wires: WireStore, dialect: str) -> None:
+        self._growing = GrowingBody(
+            wires, dialect, len(_SECTIONS), lambda block: render(block, dialect), _parse, _MARKER
+        )
 
     def extend_to(self, prompt: Prompt) -> None:
         """Make this the body of `prompt`. Raises DamagedWireError, and whatever the WireStore raises."""
-        if not prompt.extends(self._prompt):
-            self._prompt, self._spots = Prompt.empty(), []
-            for array in self._arrays:
-                array.clear()
-        new = [_parse(self._wire(block)) for block in prompt.since(self._prompt.length)]
-        for pieces in new:  # nothing can fail from here on, so a failure above leaves the body as it was
-            self._append(pieces)
-        self._prompt = prompt
+        self._growing.extend_to(prompt)
 
     def take(self, head: Mapping[str, object], markers: Iterable[Marker], tail: Mapping[str, object]) -> bytes:
         """The JSON body: `head`, the three arrays with `markers` in place, `tail`.
 
         `head` must not be empty. Whatever differs between two requests of a conversation belongs in `tail`, so that
-        the bytes before it are a prefix of the next body, markers aside. Raises ValueError for a marker behind the
-        end of the prompt, or more markers than the API takes.
+        the bytes before it are a prefix of the next body, markers aside. Raises as `GrowingBody.marked` does.
         """
-        placed = self._placed(markers)
         pieces: list[bytes | bytearray] = [_dumps(head)[:-1]]
-        for section, name in enumerate(_SECTIONS):
-            if self._arrays[section]:
-                pieces.append(b',"' + name.encode() + b'":[')
-                pieces += self._spliced(section, placed)
-                pieces.append(b"]")
+        for name, elements in zip(_SECTIONS, self._growing.marked(markers), strict=True):
+            if elements:
+                pieces += [b',"' + name.encode() + b'":[', *elements, b"]"]
         pieces.append(b"," + _dumps(tail)[1:] if tail else b"}")
         return b"".join(pieces)
 
-    def _wire(self, block: Block) -> bytes:
-        wire = self.wires.get(block.digest, self.dialect)
-        if wire is None:
-            wire = render(block, self.dialect)
-            self.wires.put(block.digest, self.dialect, wire)
-        return wire
 
-    def _append(self, pieces: "list[_Piece]") -> None:
-        spot = self._spots[-1] if self._spots else None
-        for piece in pieces:
-            array = self._arrays[piece.section]
-            if array:
-                array += b","
-            if piece.mark is not None:
-                spot = _Spot(piece.section, len(array) + piece.mark)
-            array += piece.data
-        self._spots.append(spot)
-
-    def _placed(self, markers: Iterable[Marker]) -> dict[_Spot, Ttl]:
-        """Markers by place, in wire order, made legal: one per place, and nothing long behind something short."""
-        found: dict[_Spot, Ttl] = {}
-        for marker in markers:
-            if not 0 < marker.blocks <= len(self._spots):
-                raise ValueError(f"a marker behind block {marker.blocks} of {len(self._spots)}")
-            spot = self._spots[marker.blocks - 1]
-            if spot is not None and found.get(spot) != "long":
-                found[spot] = marker.ttl
-        if len(found) > MAX_MARKERS:
-            raise ValueError(f"{len(found)} cache markers, of at most {MAX_MARKERS}")
-        ttl: Ttl = "short"
-        backwards: list[tuple[_Spot, Ttl]] = []
-        for spot in sorted(found, key=lambda spot: (spot.section, spot.offset), reverse=True):
-            ttl = "long" if "long" in (ttl, found[spot]) else "short"
-            backwards.append((spot, ttl))
-        return dict(reversed(backwards))
-
-    def _spliced(self, section: int, placed: Mapping[_Spot, Ttl]) -> Iterator[bytes | bytearray]:
-        array, start = self._arrays[section], 0
-        for spot, ttl in placed.items():
-            if spot.section == section:
-                yield array[start : spot.offset]
-                yield _MARKER[ttl]
-                start = spot.offset
-        yield array[start:]
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Elements to append to an array. `mark`: offset of the closing brace of the last one that can carry a marker."""
-
-    section: int
-    data: bytes
-    mark: int | None
-
-
-def _parse(wire: bytes) -> list[_Piece]:
+def _parse(wire: bytes) -> list[Piece]:
     """Take a wire form apart, so that its bytes can be appended and marked without being written anew."""
     if not wire:
         return []
     try:
         text = wire.decode()
-        arrays = _arrays_of(text)
+        arrays = arrays_of(text)
     except (ValueError, IndexError, RecursionError) as error:
         raise DamagedWireError(f"not a block in Anthropic's form: {wire[:40]!r}…") from error
     if "content" in arrays:
         markable = [end for _, end, value in arrays["content"] if value.get("type") in _MARKABLE]
-        return [_Piece(2, wire, _byte_offset(text, 0, markable[-1]) if markable else None)]
+        return [Piece(2, wire, _byte_offset(text, 0, markable[-1]) if markable else None)]
     pieces = []
     for section, name in enumerate(_SECTIONS[:2]):
         if spans := arrays.get(name):
             start, end = spans[0][0], spans[-1][1]
-            pieces.append(_Piece(section, text[start:end].encode(), _byte_offset(text, start, end)))
+            pieces.append(Piece(section, text[start:end].encode(), _byte_offset(text, start, end)))
     return pieces
 
 
 def _byte_offset(text: str, start: int, end: int) -> int:
     """Bytes between character `start` and the last character before `end`."""
     return len(text[start : end - 1].encode())
-
-
-def _arrays_of(text: str) -> dict[str, list[tuple[int, int, Any]]]:
-    """The arrays of a JSON object written without spaces: start, end and value of each element, in characters."""
-    decode = json.JSONDecoder().raw_decode
-    arrays: dict[str, list[tuple[int, int, Any]]] = {}
-    at = 1
-    while text[at] != "}":
-        key, at = decode(text, at)
-        at += 1  # the colon
-        if text[at] != "[":
-            _, at = decode(text, at)
-        else:
-            spans = arrays[key] = []
-            at += 1
-            while text[at] != "]":
-                value, end = decode(text, at)
-                spans.append((at, end, value))
-                at = end + (text[end] == ",")
-            at += 1
-        at += text[at] == ","
-    return arrays

@@ -1,9 +1,7 @@
 """Blocks in the form of Chat Completions, and the request body that grows with the prompt.
 
-Each block is rendered once, kept in the WireStore, and replayed from there byte for byte (rule R2). What is kept is a
-line of JSON for each of the body's arrays that the block adds to: `{"tools":[…]}`, `{"system":[…]}` (the texts of the
-system message, as parts) and `{"messages":[…]}`. Cache markers are spliced in when a body is taken and are never part
-of what is kept.
+What is kept of a block is a line of JSON for each of the body's arrays that the block adds to: `{"tools":[…]}`,
+`{"system":[…]}` (the texts of the system message, as parts) and `{"messages":[…]}`.
 
 Sources: openai 3.57.0, types/chat/chat_completion_*_param.py; for markers OpenRouter's and Model Studio's pages named
 in endpoints.toml (in text parts only, at most 4, 1h before 5m).
@@ -13,18 +11,16 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from backends.base import WireStore
 from backends.compatible_endpoints import Endpoint
+from backends.growing_body import DamagedWireError, GrowingBody, Piece
 from context.block import Block, Layer, Opaque, Role, Text, ToolCall, ToolSpec
 from context.breakpoints import Marker
 from context.cache_rules import Ttl
 from context.canonical import clean_text
 from context.prompt import Prompt
-
-MAX_MARKERS: Final = 4
 
 _SECTIONS: Final = ("tools", "system", "messages")  # in the order of the prefix
 _MARKER: Final[Mapping[Ttl, bytes]] = {
@@ -140,115 +136,41 @@ def _dumps(value: object) -> bytes:
     return clean_text(json.dumps(value, ensure_ascii=False, separators=(",", ":"))).encode()
 
 
-class DamagedWireError(ValueError):
-    """A stored wire form is not what `render` makes."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class _Spot:
-    """Where a marker goes: at `offset` of the array `section` (an index of _SECTIONS), inside a text part."""
-
-    section: int
-    offset: int
-
-
-@dataclass(slots=True)
 class RequestBody:
     """The body of the next request to one model. Another conversation only costs a rebuild."""
 
-    wires: WireStore
-    endpoint: Endpoint
-    dialect: str
-    _prompt: Prompt = field(default_factory=Prompt.empty)
-    _arrays: list[bytearray] = field(default_factory=lambda: [bytearray() for _ in _SECTIONS])  # elements, joined
-    _spots: list[_Spot | None] = field(default_factory=list)  # by block: where a marker behind it goes
+    def __init__(self, wires: WireStore, endpoint: Endpoint, dialect: str) -> None:
+        self._endpoint = endpoint
+        self._growing = GrowingBody(
+            *(wires, dialect, len(_SECTIONS)),
+            lambda block: render(block, endpoint, dialect),
+            lambda wire: _parse(wire, markable=endpoint.parts),
+            _MARKER,
+        )
 
     def extend_to(self, prompt: Prompt) -> None:
         """Make this the body of `prompt`. Raises DamagedWireError, and whatever the WireStore raises."""
-        if not prompt.extends(self._prompt):
-            self._prompt, self._spots = Prompt.empty(), []
-            for array in self._arrays:
-                array.clear()
-        new = [_parse(self._wire(block)) for block in prompt.since(self._prompt.length)]
-        for pieces in new:  # nothing can fail from here on, so a failure above leaves the body as it was
-            self._append(pieces)
-        self._prompt = prompt
+        self._growing.extend_to(prompt)
 
     def take(self, head: Mapping[str, object], markers: Iterable[Marker], tail: Mapping[str, object]) -> bytes:
         """The JSON body: `head`, tools and messages with `markers` in place, `tail`.
 
         Neither may be empty. Whatever differs between two requests of a conversation belongs in `tail`, so that the
-        bytes before it are a prefix of the next body, markers aside. Raises ValueError for a marker behind the end of
-        the prompt, or more markers than may be sent.
+        bytes before it are a prefix of the next body, markers aside. Raises as `GrowingBody.marked` does.
         """
-        tools, system, messages = self._marked(self._placed(markers))
-        pieces = [_dumps(head)[:-1]]
+        tools, system, messages = self._growing.marked(markers)
+        pieces: list[bytes | bytearray] = [_dumps(head)[:-1]]
         if tools:
-            pieces.append(b',"tools":[' + tools + b"]")
+            pieces += [b',"tools":[', *tools, b"]"]
+        pieces.append(b',"messages":[')
         if system:
-            content = b"[" + system + b"]" if self.endpoint.parts else _as_string(system)
-            system = b'{"role":"system","content":' + content + (b"}," if messages else b"}")
-        pieces += [b',"messages":[', system, messages, b"],", _dumps(tail)[1:]]
+            content = [b"[", *system, b"]"] if self._endpoint.parts else [_as_string(b"".join(system))]
+            pieces += [b'{"role":"system","content":', *content, b"}," if messages else b"}"]
+        pieces += [*messages, b"],", _dumps(tail)[1:]]
         return b"".join(pieces)
 
-    def _wire(self, block: Block) -> bytes:
-        wire = self.wires.get(block.digest, self.dialect)
-        if wire is None:
-            wire = render(block, self.endpoint, self.dialect)
-            self.wires.put(block.digest, self.dialect, wire)
-        return wire
 
-    def _append(self, pieces: "list[_Piece]") -> None:
-        spot = self._spots[-1] if self._spots else None
-        for piece in pieces:
-            array = self._arrays[piece.section]
-            if array:
-                array += b","
-            array += piece.data
-            if piece.mark is not None and self.endpoint.parts:
-                spot = _Spot(piece.section, len(array) - piece.mark)
-        self._spots.append(spot)
-
-    def _placed(self, markers: Iterable[Marker]) -> list[tuple[_Spot, Ttl]]:
-        """Markers by place, in wire order, made legal: one per place, and nothing long behind something short."""
-        found: dict[_Spot, Ttl] = {}
-        for marker in markers:
-            if not 0 < marker.blocks <= len(self._spots):
-                raise ValueError(f"a marker behind block {marker.blocks} of {len(self._spots)}")
-            spot = self._spots[marker.blocks - 1]
-            if spot is not None and found.get(spot) != "long":
-                found[spot] = marker.ttl
-        if len(found) > MAX_MARKERS:
-            raise ValueError(f"{len(found)} cache markers, of at most {MAX_MARKERS}")
-        last_long = max((spot for spot, ttl in found.items() if ttl == "long"), default=None)
-        placed: list[tuple[_Spot, Ttl]] = []
-        for spot in sorted(found):
-            placed.append((spot, "long" if last_long is not None and spot <= last_long else "short"))
-        return placed
-
-    def _marked(self, placed: list[tuple[_Spot, Ttl]]) -> list[bytes]:
-        arrays = []
-        for section, array in enumerate(self._arrays):
-            pieces: list[bytes] = []
-            start = 0
-            for spot, ttl in placed:
-                if spot.section == section:
-                    pieces += [bytes(array[start : spot.offset]), _MARKER[ttl]]
-                    start = spot.offset
-            arrays.append(b"".join([*pieces, array[start:]]))
-        return arrays
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Elements to append to an array. `mark`: where a marker fits, in bytes from the end; None: nowhere."""
-
-    section: int
-    data: bytes
-    mark: int | None
-
-
-def _parse(wire: bytes) -> list[_Piece]:
+def _parse(wire: bytes, *, markable: bool) -> list[Piece]:
     """Take a wire form apart, so that its bytes can be appended and marked without being written anew."""
     pieces = []
     for line in wire.split(b"\n") if wire else []:
@@ -259,12 +181,17 @@ def _parse(wire: bytes) -> list[_Piece]:
                 raise ValueError(name)
         except (ValueError, AttributeError, RecursionError) as error:
             raise DamagedWireError(f"not a block in Chat Completions' form: {line[:40]!r}…") from error
-        pieces.append(_Piece(section, line[len(opening) : -2], _mark(name, elements[-1])))
+        data = line[len(opening) : -2]
+        behind = _mark(name, elements[-1]) if markable else None
+        pieces.append(Piece(section, data, None if behind is None else len(data) - behind))
     return pieces
 
 
 def _mark(section: str, last: Any) -> int | None:
-    """Markers go into text parts: the last part of the system message, or of a message that ends with its content."""
+    """Bytes between a marker's place and the end.
+
+    Markers go into text parts: the last part of the system message, or of a message that ends with its content.
+    """
     if section == "system":
         return 1
     content = last.get("content") if section == "messages" and isinstance(last, dict) else None

@@ -1,7 +1,7 @@
 """Blocks in the form of OpenAI's Responses API, and the request body that grows with the prompt.
 
-Each block is rendered once, kept in the WireStore, and replayed from there byte for byte (rule R2). SYSTEM and PROJECT
-are developer messages at the head of `input`: `instructions` is a plain string, which cannot carry a breakpoint.
+SYSTEM and PROJECT are developer messages at the head of `input`: `instructions` is a plain string, which cannot carry
+a breakpoint.
 
 What the model said goes back as the items that it came in, with their ids and `phase`. Such an item is kept as an
 Opaque whose texts and arguments are left out (`null`), followed by the Text or ToolCall parts that fill the gaps: so
@@ -15,17 +15,17 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any, Final
 
 from backends.base import WireStore
+from backends.growing_body import DamagedWireError, GrowingBody, Piece, arrays_of
 from context.block import Block, Opaque, Part, Role, Text, ToolCall, ToolResult, ToolSpec
 from context.breakpoints import Marker
 from context.cache_rules import Ttl
 from context.prompt import Prompt
 
-MAX_MARKERS: Final = 4
-
+_SECTIONS: Final = ("tools", "input")  # in the order of the prefix
 _BREAKPOINT: Final[Mapping[Ttl, bytes]] = {
     "short": b',"prompt_cache_breakpoint":{"mode":"explicit"}',
     "long": b',"prompt_cache_breakpoint":{"mode":"explicit","ttl":"12h"}',
@@ -189,125 +189,55 @@ def _dumps(value: object) -> bytes:
         return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
-class DamagedWireError(ValueError):
-    """A stored wire form is not what `render` makes."""
-
-
-@dataclass(slots=True)
 class RequestBody:
     """The body of the next request to one model. Another conversation only costs a rebuild."""
 
-    wires: WireStore
-    dialect: str
-    _prompt: Prompt = field(default_factory=Prompt.empty)
-    _tools: bytearray = field(default_factory=bytearray)  # elements, joined
-    _input: bytearray = field(default_factory=bytearray)
-    _spots: list[int | None] = field(default_factory=list)  # by block: where in the input a breakpoint behind it goes
+    def __init__(self, wires: WireStore, dialect: str) -> None:
+        self._growing = GrowingBody(
+            wires, dialect, len(_SECTIONS), lambda block: render(block, dialect), _parse, _BREAKPOINT
+        )
 
     def extend_to(self, prompt: Prompt) -> None:
         """Make this the body of `prompt`. Raises DamagedWireError, and whatever the WireStore raises."""
-        if not prompt.extends(self._prompt):
-            self._prompt, self._spots = Prompt.empty(), []
-            self._tools.clear()
-            self._input.clear()
-        new = [_parse(self._wire(block)) for block in prompt.since(self._prompt.length)]
-        for tools, items in new:  # nothing can fail from here on, so a failure above leaves the body as it was
-            for tool in tools:
-                _join(self._tools, tool)
-            spot = self._spots[-1] if self._spots else None
-            for item, markable in items:
-                _join(self._input, item)
-                if markable:
-                    spot = len(self._input) - len(_MARKABLE_END) + 1
-            self._spots.append(spot)
-        self._prompt = prompt
+        self._growing.extend_to(prompt)
 
     def take(self, head: Mapping[str, object], markers: Iterable[Marker], tail: Mapping[str, object]) -> bytes:
         """The JSON body: `head`, tools and input with `markers` in place, `tail`.
 
         `head` must not be empty. Whatever differs between two requests of a conversation belongs in `tail`, so that
-        the bytes before it are a prefix of the next body, markers aside. Raises ValueError for a marker behind the
-        end of the prompt, or more markers than the API writes.
+        the bytes before it are a prefix of the next body, markers aside. A token is billed at the long price up to the
+        last long breakpoint. Raises as `GrowingBody.marked` does.
         """
-        placed = self._placed(markers)
+        tools, items = self._growing.marked(markers)
         pieces: list[bytes | bytearray] = [_dumps(head)[:-1]]
-        if self._tools:
-            pieces += [b',"tools":[', self._tools, b"]"]
-        pieces.append(b',"input":[')
-        start = 0
-        for spot, ttl in placed:
-            pieces += [self._input[start:spot], _BREAKPOINT[ttl]]
-            start = spot
-        pieces += [self._input[start:], b"]", b"," + _dumps(tail)[1:] if tail else b"}"]
+        if tools:
+            pieces += [b',"tools":[', *tools, b"]"]
+        pieces += [b',"input":[', *items, b"]", b"," + _dumps(tail)[1:] if tail else b"}"]
         return b"".join(pieces)
 
-    def _wire(self, block: Block) -> bytes:
-        wire = self.wires.get(block.digest, self.dialect)
-        if wire is None:
-            wire = render(block, self.dialect)
-            self.wires.put(block.digest, self.dialect, wire)
-        return wire
 
-    def _placed(self, markers: Iterable[Marker]) -> list[tuple[int, Ttl]]:
-        """Breakpoints in the order of the wire, one per place, and none long behind a short one: a token is billed
-        at the long price up to the last long breakpoint.
-        """
-        found: dict[int, Ttl] = {}
-        for marker in markers:
-            if not 0 < marker.blocks <= len(self._spots):
-                raise ValueError(f"a marker behind block {marker.blocks} of {len(self._spots)}")
-            spot = self._spots[marker.blocks - 1]
-            if spot is not None and found.get(spot) != "long":
-                found[spot] = marker.ttl
-        if len(found) > MAX_MARKERS:
-            raise ValueError(f"{len(found)} breakpoints, of at most {MAX_MARKERS}")
-        ttl: Ttl = "short"
-        backwards: list[tuple[int, Ttl]] = []
-        for spot in sorted(found, reverse=True):
-            ttl = "long" if "long" in (ttl, found[spot]) else "short"
-            backwards.append((spot, ttl))
-        return backwards[::-1]
-
-
-def _join(array: bytearray, element: bytes) -> None:
-    if array:
-        array += b","
-    array += element
-
-
-def _parse(wire: bytes) -> tuple[list[bytes], list[tuple[bytes, bool]]]:
-    """Take a wire form apart without writing it anew: its tools, and its items with whether they can be marked."""
+def _parse(wire: bytes) -> list[Piece]:
+    """Take a wire form apart without writing it anew: its tools, and its items with the place for a breakpoint."""
     if not wire:
-        return [], []
+        return []
     try:
         text = wire.decode()
-        arrays = _arrays_of(text)
-    except (ValueError, IndexError, RecursionError) as error:
+        arrays = arrays_of(text)
+        pieces = [
+            Piece(section, text[start:end].encode(), None)
+            for section, name in enumerate(_SECTIONS)
+            for start, end, _ in arrays.get(name, [])
+        ]
+        items = [item for name in _SECTIONS for _, _, item in arrays.get(name, [])]
+        marks = [
+            len(piece.data) - len(_MARKABLE_END) + 1 if _markable(item) else None
+            for piece, item in zip(pieces, items, strict=True)
+        ]
+    except (ValueError, IndexError, AttributeError, RecursionError) as error:
         raise DamagedWireError(f"not a block in the Responses form: {wire[:40]!r}…") from error
-    tools = [text[start:end].encode() for start, end, _ in arrays.get("tools", [])]
-    return tools, [(text[start:end].encode(), _markable(item)) for start, end, item in arrays.get("input", [])]
+    return [replace(piece, mark=mark) for piece, mark in zip(pieces, marks, strict=True)]
 
 
 def _markable(item: Any) -> bool:
     """Input texts can carry a breakpoint, also as a tool's output; the model's own output cannot."""
     return item.get("type") == "function_call_output" or item.get("role") in ("user", "developer")
-
-
-def _arrays_of(text: str) -> dict[str, list[tuple[int, int, Any]]]:
-    """The arrays of a JSON object written without spaces: start, end and value of each element, in characters."""
-    decode = json.JSONDecoder().raw_decode
-    arrays: dict[str, list[tuple[int, int, Any]]] = {}
-    at = 1
-    while text[at] != "}":
-        key, at = decode(text, at)
-        at += 2  # the colon and the opening bracket
-        spans = arrays[key] = []
-        while text[at] != "]":
-            value, end = decode(text, at)
-            if not isinstance(value, dict):
-                raise ValueError(f"an element of {key} is no object")
-            spans.append((at, end, value))
-            at = end + (text[end] == ",")
-        at += 1
-        at += text[at] == ","
-    return arrays

@@ -9,9 +9,10 @@ from emulator import markers, raw_prefix
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backends.anthropic_wire import DamagedWireError, RequestBody, dialect_of
+from backends.anthropic_wire import RequestBody, dialect_of
 from backends.anthropic_wire import render as render_for
 from backends.base import MemoryWireStore
+from backends.growing_body import DamagedWireError
 from context.block import Block, Layer, Opaque, Role, Text, ToolCall, ToolResult
 from context.breakpoints import Marker
 from context.prompt import Prompt

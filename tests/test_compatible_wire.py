@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from backends.base import MemoryWireStore
 from backends.compatible_endpoints import Endpoint
-from backends.compatible_wire import DamagedWireError, RequestBody, dialect_of
+from backends.compatible_wire import RequestBody, dialect_of
+from backends.growing_body import DamagedWireError
 from context.block import Block, Layer, Opaque, Part, Role, Text, ToolCall, ToolResult, ToolSpec
 from context.breakpoints import Marker, plan_markers
 from context.cache_rules import CacheRules

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from openai_support import HEAD, assistant, block, breakpoints, results, user
 
 from backends.base import MemoryWireStore
-from backends.openai_wire import DamagedWireError, RequestBody, dialect_of, wrapped
+from backends.growing_body import DamagedWireError
+from backends.openai_wire import RequestBody, dialect_of, wrapped
 from backends.openai_wire import render as render_for
 from context.block import Block, Layer, Opaque, Role, Text, ToolCall, ToolResult
 from context.breakpoints import Marker, plan_markers
@@ -107,7 +108,7 @@ def test_nothing_long_stands_behind_something_short() -> None:
 def test_more_breakpoints_than_the_api_writes_are_never_sent() -> None:
     """Field report 34."""
     prompt = HEAD.extend([user("a"), user("b"), user("c")])
-    with pytest.raises(ValueError, match="5 breakpoints"):
+    with pytest.raises(ValueError, match="5 cache markers"):
         taken(prompt, *[Marker(blocks, "short") for blocks in range(1, 6)])
     with pytest.raises(ValueError, match="behind block 9"):
         taken(prompt, Marker(9, "short"))
