@@ -15,12 +15,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from backends.anthropic_errors import OFFICIAL_URL, error_in_stream, from_sdk
-from backends.anthropic_reply import BrokenStreamError, ReplyReader
+from backends.anthropic_reply import ReplyReader
 from backends.anthropic_wire import RequestBody, dialect_of
 from backends.base import BackendError, CacheOption, Capabilities, Env, ErrorKind, Event, Request, Usage, WireStore
 from backends.catalog import ModelInfo
 from backends.errors import Endpoint, broken_answer, cut_stream
 from backends.growing_body import DamagedWireError
+from backends.payload import BrokenStreamError
 from backends.sse import check_type, drain
 
 if TYPE_CHECKING:

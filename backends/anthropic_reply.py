@@ -23,6 +23,7 @@ from backends.base import (
     Usage,
     UsageReported,
 )
+from backends.payload import BrokenStreamError, count_of, dumps, index_of, is_object, mapping_of, text_of
 from context.block import Opaque, Part, Text, ToolCall
 
 _STOPS: Final = {
@@ -36,10 +37,6 @@ _STOPS: Final = {
 }
 _DIAGNOSES: Final = {"previous_message_not_found": "not_found"}
 _CUT: Final = frozenset({StopReason.MAX_OUTPUT, StopReason.CONTEXT_FULL, StopReason.REFUSED})
-
-
-class BrokenStreamError(ValueError):
-    """An event is not what the API promises."""
 
 
 @dataclass(slots=True)
@@ -84,14 +81,18 @@ class ReplyReader:
 
     def feed(self, payload: object) -> Iterator[Event]:
         """The events that one payload means. Raises BrokenStreamError."""
-        event = _mapping(payload, "an event")
+        event = mapping_of(payload, "an event")
         match event.get("type"):
             case "message_start":
-                yield from self._message_start(_mapping(event.get("message"), "message_start"))
+                yield from self._message_start(mapping_of(event.get("message"), "message_start"))
             case "content_block_start":
-                yield from self._block_start(_index(event), _mapping(event.get("content_block"), "content_block_start"))
+                yield from self._block_start(
+                    index_of(event, "index"), mapping_of(event.get("content_block"), "content_block_start")
+                )
             case "content_block_delta":
-                yield from self._block_delta(self._content(event), _mapping(event.get("delta"), "content_block_delta"))
+                yield from self._block_delta(
+                    self._content(event), mapping_of(event.get("delta"), "content_block_delta")
+                )
             case "content_block_stop":
                 self._content(event).closed = True
             case "message_delta":
@@ -135,15 +136,15 @@ class ReplyReader:
 
     def _message_start(self, message: Mapping[str, Any]) -> Iterator[Event]:
         self._id = message["id"] if isinstance(message.get("id"), str) else None
-        usage = _mapping(message.get("usage"), "message_start.usage")
+        usage = mapping_of(message.get("usage"), "message_start.usage")
         self._merge_input(usage)
         split = usage.get("cache_creation")
         if isinstance(split, Mapping):
-            self._usage["short"] = _count(split.get("ephemeral_5m_input_tokens"))
-            self._usage["long"] = _count(split.get("ephemeral_1h_input_tokens"))
+            self._usage["short"] = count_of(split.get("ephemeral_5m_input_tokens"))
+            self._usage["long"] = count_of(split.get("ephemeral_1h_input_tokens"))
         diagnostics = message.get("diagnostics")
         if isinstance(diagnostics, Mapping) and isinstance(reason := diagnostics.get("cache_miss_reason"), Mapping):
-            missed = _count(reason.get("cache_missed_input_tokens"))
+            missed = count_of(reason.get("cache_missed_input_tokens"))
             self._diagnosis = Diagnosis(_DIAGNOSES.get(str(reason.get("type")), str(reason.get("type"))), missed)
         elif "diagnostics" in message and diagnostics is None:
             self._diagnosis = Diagnosis("hit")  # asked, and no divergence from the named response
@@ -157,12 +158,12 @@ class ReplyReader:
         """Told by message_delta only: what message_start says of the output is where it begins, not what is billed."""
         self._merge(usage, "output_tokens")
         details = usage.get("output_tokens_details")
-        if isinstance(details, Mapping) and (count := _count(details.get("thinking_tokens"))) is not None:
+        if isinstance(details, Mapping) and (count := count_of(details.get("thinking_tokens"))) is not None:
             self._usage["thinking_tokens"] = count
 
     def _merge(self, usage: Mapping[str, Any], *keys: str) -> None:
         for key in keys:
-            if (count := _count(usage.get(key))) is not None:
+            if (count := count_of(usage.get(key))) is not None:
                 self._usage[key] = count
 
     def _block_start(self, index: int, start: Mapping[str, Any]) -> Iterator[Event]:
@@ -170,14 +171,14 @@ class ReplyReader:
             raise BrokenStreamError(f"content block {index} starts twice")
         content = self._contents[index] = _Content(dict(start))
         match content.kind:
-            case "text" if text := _text(start, "text"):
+            case "text" if text := text_of(start, "text"):
                 content.texts.append(text)
                 yield TextDelta(text)
-            case "thinking" if text := _text(start, "thinking"):
+            case "thinking" if text := text_of(start, "thinking"):
                 content.texts.append(text)
                 yield ThinkingDelta(text)
             case "tool_use":
-                call_id, name = _text(start, "id"), _text(start, "name")
+                call_id, name = text_of(start, "id"), text_of(start, "name")
                 if not call_id or not name:
                     raise BrokenStreamError("a tool call without id or name")
                 if call_id in self._call_ids:
@@ -187,21 +188,21 @@ class ReplyReader:
 
     def _block_delta(self, content: _Content, delta: Mapping[str, Any]) -> Iterator[Event]:
         match delta.get("type"):
-            case "text_delta" if text := _text(delta, "text"):
+            case "text_delta" if text := text_of(delta, "text"):
                 content.texts.append(text)
                 yield TextDelta(text)
-            case "thinking_delta" if text := _text(delta, "thinking"):
+            case "thinking_delta" if text := text_of(delta, "thinking"):
                 content.texts.append(text)
                 yield ThinkingDelta(text)
             case "signature_delta":
-                content.start["signature"] = _text(delta, "signature")
-            case "input_json_delta" if text := _text(delta, "partial_json"):
+                content.start["signature"] = text_of(delta, "signature")
+            case "input_json_delta" if text := text_of(delta, "partial_json"):
                 content.json_text.append(text)
                 if content.kind == "tool_use":
                     yield ToolCallDelta(str(content.start["id"]), text)
 
     def _message_delta(self, event: Mapping[str, Any]) -> None:
-        delta = _mapping(event.get("delta"), "message_delta")
+        delta = mapping_of(event.get("delta"), "message_delta")
         if isinstance(delta.get("stop_reason"), str):
             self._stop = delta["stop_reason"]
         if isinstance(delta.get("stop_details"), Mapping):
@@ -211,7 +212,7 @@ class ReplyReader:
             self._merge_output(usage)
 
     def _content(self, event: Mapping[str, Any]) -> _Content:
-        content = self._contents.get(_index(event))
+        content = self._contents.get(index_of(event, "index"))
         if content is None:
             raise BrokenStreamError(f"{event.get('type')} for a content block that never started")
         return content
@@ -254,53 +255,14 @@ class ReplyReader:
                 return self._opaque(content.start)
 
     def _opaque(self, block: Mapping[str, Any]) -> Opaque:
-        """The block as JSON bytes, unmodified: a lone surrogate stays the escape that it came as."""
-        text = json.dumps(block, ensure_ascii=False, separators=(",", ":"))
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:
-            data = json.dumps(block, separators=(",", ":")).encode()
-        return Opaque(self._dialect, data)
+        """The block as JSON bytes, unmodified."""
+        return Opaque(self._dialect, dumps(block))
 
 
 def _tool_call(content: _Content, *, may_be_cut: bool) -> ToolCall | None:
     arguments = "".join(content.json_text)
     if not arguments and content.start.get("input"):  # some gateways send the whole input at the start
         arguments = json.dumps(content.start["input"], ensure_ascii=False)
-    if may_be_cut and (not content.closed or not _is_object(arguments)):
+    if may_be_cut and (not content.closed or not is_object(arguments)):
         return None
     return ToolCall(str(content.start["id"]), str(content.start["name"]), arguments or "{}")
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise BrokenStreamError(f"{what} is no JSON object")
-    return value
-
-
-def _index(event: Mapping[str, Any]) -> int:
-    index = event.get("index")
-    if not isinstance(index, int):
-        raise BrokenStreamError(f"{event.get('type')} without an index")
-    return index
-
-
-def _text(payload: Mapping[str, Any], key: str) -> str:
-    value = payload.get(key, "")
-    if not isinstance(value, str):
-        raise BrokenStreamError(f"{key} is no text")
-    return value
-
-
-def _count(value: object) -> int | None:
-    """A counter, or None for whatever is not one: a gateway's mistake must not become a bill."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    return None

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from backends.base import BackendError, CacheOption, Capabilities, Env, ErrorKind, Event, Request, Usage, WireStore
 from backends.catalog import ModelInfo
 from backends.compatible_endpoints import Endpoint
-from backends.compatible_reply import BrokenStreamError, FailedReplyError, ReplyReader
+from backends.compatible_reply import FailedReplyError, ReplyReader
 from backends.compatible_wire import RequestBody, dialect_of
 from backends.errors import Endpoint as Place
 from backends.errors import Fault, api_error, broken_answer, cut_stream, from_response, from_transport, timed_out
 from backends.growing_body import DamagedWireError
+from backends.payload import BrokenStreamError
 from backends.sse import check_type
 from context.block import Layer
 from context.breakpoints import Marker

@@ -26,6 +26,7 @@ from backends.base import (
 )
 from backends.compatible_endpoints import Endpoint
 from backends.compatible_usage import read_usage
+from backends.payload import BrokenStreamError, dumps, is_object, mapping_of
 from context.block import Opaque, Part, Text, ToolCall
 
 _STOPS: Final = {
@@ -40,10 +41,6 @@ _FAILURES: Final = frozenset({"error", "insufficient_system_resource", "network_
 _CUT: Final = frozenset({StopReason.MAX_OUTPUT, StopReason.CONTEXT_FULL, StopReason.REFUSED})
 _REASONING: Final = ("reasoning_content", "reasoning")
 _EXTRA: Final = "extra_content"
-
-
-class BrokenStreamError(ValueError):
-    """A chunk is not what the API promises."""
 
 
 class FailedReplyError(Exception):
@@ -70,7 +67,7 @@ class _Call:
 
     @property
     def whole(self) -> bool:
-        return _is_object(self.text)
+        return is_object(self.text)
 
 
 class ReplyReader:
@@ -112,7 +109,7 @@ class ReplyReader:
 
     def feed(self, payload: object) -> Iterator[Event]:
         """The events that one chunk means. Raises BrokenStreamError and FailedReplyError."""
-        chunk = _mapping(payload, "a chunk")
+        chunk = mapping_of(payload, "a chunk")
         if chunk.get("error") or chunk.get("object") == "error" or chunk.get("type") == "error":
             raise FailedReplyError(chunk)
         if isinstance(chunk.get("id"), str) and chunk["id"]:
@@ -120,7 +117,7 @@ class ReplyReader:
         choices = chunk.get("choices")
         if choices is not None and not isinstance(choices, list):
             raise BrokenStreamError("choices is no list")
-        choice: Mapping[str, Any] = _mapping(choices[0], "a choice") if choices else {}
+        choice: Mapping[str, Any] = mapping_of(choices[0], "a choice") if choices else {}
         if choice:
             yield from self._choice(choice)
         yield from self._usage_in(chunk, choice)
@@ -156,7 +153,7 @@ class ReplyReader:
 
     def _choice(self, choice: Mapping[str, Any]) -> Iterator[Event]:
         delta = choice.get("delta") or choice.get("message") or {}
-        yield from self._delta(_mapping(delta, "delta"))
+        yield from self._delta(mapping_of(delta, "delta"))
         stop = choice.get("finish_reason")
         if isinstance(stop, str) and stop:
             self._stop = stop.lower()
@@ -177,7 +174,7 @@ class ReplyReader:
         calls = delta.get("tool_calls")
         if isinstance(calls, list):
             for fragment in calls:
-                yield from self._fragment(_mapping(fragment, "a tool call"))
+                yield from self._fragment(mapping_of(fragment, "a tool call"))
         elif isinstance(legacy := delta.get("function_call"), Mapping):
             yield from self._fragment({"index": 0, "function": legacy})
 
@@ -295,22 +292,4 @@ class ReplyReader:
             kept[_EXTRA] = extras
         if not kept:
             return []
-        text = json.dumps(kept, ensure_ascii=False, separators=(",", ":"))
-        try:
-            data = text.encode()
-        except UnicodeEncodeError:  # a lone surrogate stays the escape that it came as
-            data = json.dumps(kept, separators=(",", ":")).encode()
-        return [Opaque(self._dialect, data)]
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise BrokenStreamError(f"{what} is no JSON object")
-    return value
+        return [Opaque(self._dialect, dumps(kept))]

@@ -9,6 +9,7 @@ from typing import Any
 
 from backends.base import Usage
 from backends.compatible_endpoints import Endpoint
+from backends.payload import count_of
 
 
 def read_usage(told: Mapping[str, Any], endpoint: Endpoint, *, marked: bool = False, long_asked: bool = False) -> Usage:
@@ -82,6 +83,6 @@ def _first(told: Mapping[str, Any], *paths: str) -> int | None:
         value: Any = told
         for name in path.split("."):
             value = value.get(name) if isinstance(value, Mapping) else None
-        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-            return value
+        if (found := count_of(value)) is not None:
+            return found
     return None

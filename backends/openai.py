@@ -18,8 +18,9 @@ from backends.catalog import ModelInfo
 from backends.errors import Endpoint, Fault, api_error, broken_answer, cut_stream
 from backends.growing_body import DamagedWireError
 from backends.openai_client import connect, post, stream
-from backends.openai_reply import BrokenStreamError, ReplyReader
+from backends.openai_reply import ReplyReader
 from backends.openai_wire import RequestBody, dialect_of
+from backends.payload import BrokenStreamError
 from backends.sse import drain
 from context.block import Layer
 from context.breakpoints import Marker

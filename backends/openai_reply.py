@@ -25,14 +25,11 @@ from backends.base import (
     UsageReported,
 )
 from backends.openai_wire import wrapped
+from backends.payload import BrokenStreamError, count_of, index_of, is_object, mapping_of, text_of
 from context.block import Opaque, Part, ToolCall
 
 _STOPS: Final = {"max_output_tokens": StopReason.MAX_OUTPUT, "content_filter": StopReason.REFUSED}
 _DIAGNOSES: Final = {"cache_hit": "hit", "comparison_response_not_found": "not_found"}
-
-
-class BrokenStreamError(ValueError):
-    """An event is not what the API promises."""
 
 
 @dataclass(slots=True)
@@ -70,28 +67,28 @@ class ReplyReader:
 
     def feed(self, payload: object) -> Iterator[Event]:
         """The events that one payload means. Raises BrokenStreamError. Unknown events are passed over."""
-        event = _mapping(payload, "an event")
+        event = mapping_of(payload, "an event")
         kind = event.get("type")
         if isinstance(event.get("response"), Mapping):
             self._response = {**self._response, **_told(event["response"])}
         match kind:
             case "response.output_item.added":
-                yield from self._added(_index(event), _mapping(event.get("item"), str(kind)))
+                yield from self._added(index_of(event, "output_index"), mapping_of(event.get("item"), str(kind)))
             case "response.output_item.done":
-                yield from self._done(_index(event), _mapping(event.get("item"), str(kind)))
-            case "response.output_text.delta" | "response.refusal.delta" if text := _text(event, "delta"):
+                yield from self._done(index_of(event, "output_index"), mapping_of(event.get("item"), str(kind)))
+            case "response.output_text.delta" | "response.refusal.delta" if text := text_of(event, "delta"):
                 self._item(event, "message").texts.append(text)
                 yield TextDelta(text)
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                if text := _text(event, "delta"):
+                if text := text_of(event, "delta"):
                     yield ThinkingDelta(text)
             case "response.reasoning_summary_part.added" if event.get("summary_index"):
                 yield ThinkingDelta("\n\n")  # between two summaries
-            case "response.function_call_arguments.delta" if text := _text(event, "delta"):
+            case "response.function_call_arguments.delta" if text := text_of(event, "delta"):
                 if call_id := self._item(event, "function_call").call_id:
                     yield ToolCallDelta(call_id, text)
             case "response.completed" | "response.incomplete" | "response.failed":
-                self._read_usage(_mapping(event.get("response"), str(kind)))
+                self._read_usage(mapping_of(event.get("response"), str(kind)))
                 if kind == "response.failed":
                     yield UsageReported(self.usage)
                 else:
@@ -139,7 +136,7 @@ class ReplyReader:
         known.done = item
 
     def _call_id(self, item: Mapping[str, Any]) -> str:
-        call_id, name = _text(item, "call_id"), _text(item, "name")
+        call_id, name = text_of(item, "call_id"), text_of(item, "name")
         if not call_id or not name:
             raise BrokenStreamError("a tool call without id or name")
         if any(known.call_id == call_id for known in self._items.values()):
@@ -147,7 +144,7 @@ class ReplyReader:
         return call_id
 
     def _item(self, event: Mapping[str, Any], kind: str) -> _Item:
-        item = self._items.get(_index(event))
+        item = self._items.get(index_of(event, "output_index"))
         if item is None or item.kind != kind:
             raise BrokenStreamError(f"{event.get('type')} for an output item that never started")
         return item
@@ -164,7 +161,7 @@ class ReplyReader:
             elif index not in output and known.kind == "message":
                 content = [{"type": "output_text", "text": "".join(known.texts)}]
                 output[index] = {"type": "message", "role": "assistant", "content": content}
-        return [_mapping(item, "an output item") for _, item in sorted(output.items())]
+        return [mapping_of(item, "an output item") for _, item in sorted(output.items())]
 
     def _stop(self, items: Sequence[Mapping[str, Any]]) -> tuple[StopReason, list[str]]:
         if self._end == "response.incomplete":
@@ -185,7 +182,9 @@ class ReplyReader:
         for item in items:
             kind = item.get("type")
             if kind == "function_call":
-                cut = item.get("status") == "incomplete" or (self._end == "response.incomplete" and not _is_whole(item))
+                cut = item.get("status") == "incomplete" or (
+                    self._end == "response.incomplete" and not is_object(item.get("arguments"))
+                )
                 if refused or cut:
                     continue
                 self._check_call(item, call_ids)
@@ -197,8 +196,8 @@ class ReplyReader:
 
     @staticmethod
     def _check_call(item: Mapping[str, Any], call_ids: set[str]) -> None:
-        call_id = _text(item, "call_id")
-        if not (call_id and _text(item, "name")) or not isinstance(item.get("arguments"), str):
+        call_id = text_of(item, "call_id")
+        if not (call_id and text_of(item, "name")) or not isinstance(item.get("arguments"), str):
             raise BrokenStreamError("a tool call without id, name or arguments")
         if call_id in call_ids:
             raise BrokenStreamError(f"two tool calls with the id {call_id}")
@@ -219,7 +218,7 @@ class ReplyReader:
             return None
         kind = str(told.get("type"))
         if kind == "cache_miss":
-            return Diagnosis(str(told.get("reason")), _count(told.get("cache_missed_tokens")))
+            return Diagnosis(str(told.get("reason")), count_of(told.get("cache_missed_tokens")))
         return Diagnosis(_DIAGNOSES.get(kind, kind))
 
     def _read_usage(self, response: Mapping[str, Any]) -> None:
@@ -229,15 +228,15 @@ class ReplyReader:
             return
         details = _part(usage, "input_tokens_details")
         total, read, write = (
-            _count(usage.get("input_tokens")),
-            _count(details.get("cached_tokens")),
-            _count(details.get("cache_write_tokens")),
+            count_of(usage.get("input_tokens")),
+            count_of(details.get("cached_tokens")),
+            count_of(details.get("cache_write_tokens")),
         )
         if write is None and self._cache != "markers":
             write = 0
         fresh = None if total is None or read is None or write is None else total - read - write
         split = _part(details, "cache_write_tokens_details")
-        long = _count(split.get("ttl_12h_tokens"))
+        long = count_of(split.get("ttl_12h_tokens"))
         if write == 0 or (write is not None and long is None and not self._long_asked):
             long = 0
         elif write is None or (long is not None and long > write):
@@ -247,8 +246,8 @@ class ReplyReader:
             cache_read=read,
             cache_write=write,
             cache_write_long=long,
-            output=_count(usage.get("output_tokens")),
-            reasoning=_count(_part(usage, "output_tokens_details").get("reasoning_tokens")),
+            output=count_of(usage.get("output_tokens")),
+            reasoning=count_of(_part(usage, "output_tokens_details").get("reasoning_tokens")),
         )
 
 
@@ -262,45 +261,10 @@ def _contents(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [content for content in (contents if isinstance(contents, list) else []) if isinstance(content, Mapping)]
 
 
-def _is_whole(call: Mapping[str, Any]) -> bool:
-    """Whether the call's arguments are a JSON object: in a reply that was cut they may end anywhere."""
-    try:
-        return isinstance(json.loads(call.get("arguments") or ""), dict)
-    except (ValueError, TypeError, RecursionError):
-        return False
-
-
 def _is_reasoning(part: Part) -> bool:
     return isinstance(part, Opaque) and json.loads(part.data).get("type") == "reasoning"
-
-
-def _mapping(value: object, what: str) -> Mapping[str, Any]:
-    if not isinstance(value, Mapping):
-        raise BrokenStreamError(f"{what} is no JSON object")
-    return value
 
 
 def _part(value: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     inner = value.get(key)
     return inner if isinstance(inner, Mapping) else {}
-
-
-def _index(event: Mapping[str, Any]) -> int:
-    index = event.get("output_index")
-    if not isinstance(index, int):
-        raise BrokenStreamError(f"{event.get('type')} without an output index")
-    return index
-
-
-def _text(payload: Mapping[str, Any], key: str) -> str:
-    value = payload.get(key, "")
-    if not isinstance(value, str):
-        raise BrokenStreamError(f"{key} is no text")
-    return value
-
-
-def _count(value: object) -> int | None:
-    """A counter, or None for whatever is not one: a gateway's mistake must not become a bill."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return value
-    return None

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from backends.base import Event, StopReason, TextDelta, ThinkingDelta, ToolCallStarted
 from backends.compatible_endpoints import Endpoint
-from backends.compatible_reply import BrokenStreamError, FailedReplyError, ReplyReader
+from backends.compatible_reply import FailedReplyError, ReplyReader
+from backends.payload import BrokenStreamError
 from context.block import Opaque, Text, ToolCall
 
 PLAIN = endpoint("vllm")

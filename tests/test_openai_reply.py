@@ -19,7 +19,8 @@ from backends.base import (
     Usage,
     UsageReported,
 )
-from backends.openai_reply import BrokenStreamError, ReplyReader
+from backends.openai_reply import ReplyReader
+from backends.payload import BrokenStreamError
 from context.block import Opaque, Text, ToolCall
 
 
