@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-from agent.call import Pricing
+from agent.bill import Pricing
 from agent.config import Folders, Settings, load_endpoints
 from agent.errors import USAGE, UserError
 from backends.base import Backend, Usage, WireStore

@@ -4,13 +4,14 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from typing import Final
 
 from agent import events
+from agent.bill import Bill, Pricing
 from agent.clock import Clock
 from agent.counting import Counter
 from agent.forecaster import Forecaster
+from agent.keeper import Keeper
 from agent.ledger_rows import CallOutcome, ForecastRow
 from agent.retry import wait_before_retry
 from agent.session import Session
@@ -32,10 +33,6 @@ from context.forecast import Cause
 from context.layers.history import reply_block
 from context.prompt import Prompt
 
-Pricing = Callable[[Usage, datetime], tuple[Decimal | None, str | None]]
-"""What a call costs at a time: USD (None: unknown) and where the price is from."""
-
-
 _WRITING_STEP: Final = 200  # characters between two signs of life of a tool call that is being written
 
 
@@ -48,33 +45,6 @@ class Reply:
     detail: str | None
 
 
-@dataclass(slots=True)
-class Bill:
-    """What the calls of a turn have cost, failed and interrupted attempts included.
-
-    `limit_usd`: the most that may be spent. `calls`: finished replies. `usd` is None as soon as one attempt's price is
-    unknown; `known_usd` leaves those out.
-    """
-
-    limit_usd: Decimal | None = None
-    calls: int = 0
-    known_usd: Decimal = Decimal(0)
-    usd: Decimal | None = Decimal(0)
-
-    @property
-    def exhausted(self) -> bool:
-        """Whether nothing more may be spent: the limit is reached, or it cannot be told any more."""
-        return self.limit_usd is not None and (self.usd is None or self.known_usd >= self.limit_usd)
-
-    def add(self, outcome: CallOutcome) -> None:
-        if outcome.status == "done":
-            self.calls += 1
-        elif outcome.usage == Usage():
-            return  # refused before anything was read: not billed
-        self.known_usd += outcome.cost_usd or Decimal(0)
-        self.usd = None if self.usd is None or outcome.cost_usd is None else self.usd + outcome.cost_usd
-
-
 class Caller:
     """Makes the calls of one session on one backend. `random` gives numbers in [0, 1)."""
 
@@ -84,6 +54,7 @@ class Caller:
         backend: Backend,
         forecaster: Forecaster,
         counter: Counter,
+        keeper: Keeper,
         pricing: Pricing,
         emit: Callable[[events.Event], None],
         clock: Clock,
@@ -94,6 +65,7 @@ class Caller:
         self._backend = backend
         self._forecaster = forecaster
         self._counter = counter
+        self._keeper = keeper
         self._pricing = pricing
         self._emit = emit
         self._clock = clock
@@ -119,7 +91,8 @@ class Caller:
                     raise
                 self._emit(events.ReplyRestarted(self._number, str(error), wait))
                 attempt += 1
-                await self._clock.sleep(wait)
+                async with self._keeper.during("rate_limit", bill):
+                    await self._clock.sleep(wait)
                 self._session.ledger.drop_draft(self._session.id)  # the call is made again, from its beginning
 
     async def _count(self, prompt: Prompt) -> list[Block]:

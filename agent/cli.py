@@ -170,7 +170,7 @@ def cost(
 
     with Ledger.open(Folders.find(os.environ).ledger) as ledger:
         row = _session(ledger, session)
-        report = CostReport.of(row, ledger.calls(row.id))
+        report = CostReport.of(row, ledger.calls(row.id), ledger.pings.of(row.id))
     if as_json:
         _print_json(report.to_json())
     else:

@@ -17,7 +17,12 @@ from backends.compatible_endpoints import load_endpoints as merged_endpoints
 _ENDPOINTS: Final = "endpoints"
 MODES: Final = ("plan", "ask", "edits", "auto")
 EFFORTS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
-_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {"mode": MODES, "effort": EFFORTS, "cache_ttl": ("short", "long")}
+_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "mode": MODES,
+    "effort": EFFORTS,
+    "cache_ttl": ("short", "long"),
+    "keepalive": ("auto", "off"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,20 @@ class Settings:
     """How long cached prefixes are asked to live: short (Anthropic 5 minutes, OpenAI 30) or long (1 hour, 12 hours;
     writing costs more). `agent run` asks it for SYSTEM and PROJECT only: nobody comes back to the tail of a one-shot.
     """
+
+    keepalive: str = "auto"
+    """Whether the cache is kept warm while a tool runs or a rate limit is waited for: auto (while a ping costs less
+    than it saves) or off.
+    """
+
+    keepalive_minutes: int = 60
+    """How long one such wait is covered."""
+
+    keepalive_session: Decimal = Decimal("0.50")
+    """Most USD for pings in one session."""
+
+    keepalive_day: Decimal = Decimal(2)
+    """Most USD for pings in a day, over all sessions."""
 
     tree_budget: int = 1500
     """Tokens that the tree of files in the PROJECT layer may take."""
@@ -161,11 +180,11 @@ def _convert(name: str, value: object, place: str) -> object:
             if not isinstance(value, str) or not value.strip():
                 raise wrong("the name of a model")
             return value.strip()
-        case "mode" | "effort" | "cache_ttl":
+        case "mode" | "effort" | "cache_ttl" | "keepalive":
             if value not in _CHOICES[name]:
                 raise wrong(f"one of {', '.join(_CHOICES[name])}")
             return value
-        case "max_cost":
+        case "max_cost" | "keepalive_session" | "keepalive_day":
             try:
                 cost = Decimal(str(value))
             except InvalidOperation:

@@ -100,6 +100,21 @@ class CacheOptionRefused:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class CacheRenewed:
+    """A ping went out while something else was waited for (`activity`: tool or rate_limit).
+
+    `status`: done, failed or cancelled. `tokens` that the provider read, None: unknown. `until`: end of the lease in
+    seconds since the epoch, None: there is none.
+    """
+
+    activity: str
+    status: str
+    tokens: int | None
+    cost_usd: Decimal | None
+    until: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class CallFinished:
     """The bill of a call.
 
@@ -172,6 +187,7 @@ Event = (
     | ToolWriting
     | ReplyRestarted
     | CacheOptionRefused
+    | CacheRenewed
     | CallFinished
     | ToolStarted
     | ToolOutputChunk
@@ -189,6 +205,7 @@ _NAMES: dict[type, str] = {
     ToolWriting: "tool_writing",
     ReplyRestarted: "restarted",
     CacheOptionRefused: "option_refused",
+    CacheRenewed: "cache_renewed",
     CallFinished: "call_finished",
     ToolStarted: "tool_started",
     ToolOutputChunk: "tool_output",

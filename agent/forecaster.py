@@ -16,6 +16,7 @@ from context.breakpoints import ALL_SHORT, Marker, plan_markers
 from context.cache_rules import Ttl
 from context.cachemodel import Entry, Scope
 from context.forecast import Cause, Forecast, forecast, settle
+from context.prompt import Prompt
 from context.sizes import Anchor, Sizes
 from context.tokens import Scale
 
@@ -24,8 +25,9 @@ _LONGEST_HEAD: Final = 32  # blocks that SYSTEM and PROJECT take at most
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How a call is to be made. `baseline`: the call that its audit compares it with."""
+    """How a call is to be made. `prompt`: what is sent. `baseline`: the call that its audit compares it with."""
 
+    prompt: Prompt
     markers: tuple[Marker, ...]
     forecast: Forecast
     scope: Scope
@@ -49,6 +51,7 @@ class Forecaster:
         self._sizes = Sizes(backend.dialect)
         self._scale = session.ledger.scale(backend.name) or Scale(backend.capabilities.token_scale)
         self._off = session.ledger.caches.refused(backend.endpoint)
+        self._made: Plan | None = None
 
     def plan(self, now: float) -> Plan:
         """Markers and forecast for the session's prompt as it is. The prompt's blocks should have been counted."""
@@ -80,9 +83,45 @@ class Forecaster:
         if last is None and rules.kind != "none":
             baseline = ledger.last_elsewhere(session.id, self._scope, now - (rules.ttl_long or rules.ttl_short or 0))
             made = self._compare(made, baseline)
-        return Plan(
-            markers, made, self._scope, self._off, mine.response if mine else None, baseline.id if baseline else None
+        response, compared = mine.response if mine else None, baseline.id if baseline else None
+        self._made = Plan(session.prompt, markers, made, self._scope, self._off, response, compared)
+        return self._made
+
+    def lease(self) -> Entry | None:
+        """What the provider's cache holds of the last planned call: its longest prefix that is known to be there.
+
+        None when nothing of the conversation is: SYSTEM and PROJECT alone are no request that could renew them.
+        """
+        kept = self._kept()
+        return kept[1] if kept else None
+
+    def renewal(self, now: float) -> Plan | None:
+        """The request that renews the lease, as it would be billed `now`: the same prefix, with the same markers."""
+        kept = self._kept()
+        if self._made is None or kept is None:
+            return None
+        prompt = kept[0]
+        markers = tuple(marker for marker in self._made.markers if marker.blocks <= prompt.length)
+        made = forecast(
+            prompt,
+            markers,
+            sizes=self._sizes,
+            scale=self._scale.factor,
+            scope=self._scope,
+            rules=self._rules,
+            entries=self._session.ledger.caches,
+            last=None,
+            now=now,
         )
+        return replace(self._made, prompt=prompt, markers=markers, forecast=made, off=self._off)
+
+    def _kept(self) -> tuple[Prompt, Entry] | None:
+        key = self._scope.key(self._rules, head=False)
+        for place in reversed(self._made.forecast.places if self._made else ()):
+            entry = None if place.head else self._session.ledger.caches.find(key, place.node.digest)
+            if entry is not None:
+                return place.node, entry
+        return None
 
     def audit(self, plan: Plan, usage: Usage, diagnosis: Diagnosis | None) -> tuple[Verdict, tuple[Entry, ...]]:
         """The verdict on a bill, and what the provider's cache holds after it."""

@@ -14,6 +14,7 @@ from typing import Final
 from agent.cache_record import CacheRecord
 from agent.database import Database, LedgerError
 from agent.ledger_rows import CallOutcome, CallRow, ForecastRow, SessionRow, ToolRun, call_row, readable, session_row
+from agent.ping_record import PingRecord
 from context.block import Block, ToolResult
 from context.breakpoints import Marker
 from context.cachemodel import Scope
@@ -35,6 +36,7 @@ class Ledger:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.caches = CacheRecord(database)
+        self.pings = PingRecord(database, self.caches)
 
     @classmethod
     def open(cls, path: Path, *, busy_timeout_s: float = 10.0) -> "Ledger":

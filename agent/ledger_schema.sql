@@ -83,6 +83,25 @@ CREATE TABLE cached (
     PRIMARY KEY (key, prefix)
 ) WITHOUT ROWID;
 
+-- Calls that only renewed a cached prefix.
+CREATE TABLE ping (
+    id         INTEGER PRIMARY KEY,
+    session    TEXT NOT NULL REFERENCES session(id),
+    at         REAL NOT NULL,           -- start of the request
+    model      TEXT NOT NULL,
+    endpoint   TEXT NOT NULL,
+    prompt     TEXT NOT NULL,           -- digest of the prefix
+    blocks     INTEGER NOT NULL,
+    activity   TEXT NOT NULL,           -- what was waited for
+    status     TEXT NOT NULL,           -- done, failed, or cancelled (by a turn; its bill is not known)
+    fresh      INTEGER,
+    cache_read INTEGER,
+    cache_write INTEGER,
+    cache_write_long INTEGER,
+    cost_usd   TEXT,
+    price      TEXT
+);
+
 -- Cache options that an endpoint has refused: it is not sent them again.
 CREATE TABLE refusal (
     endpoint   TEXT NOT NULL,

@@ -10,9 +10,11 @@ from decimal import Decimal
 from typing import Final
 
 from agent import events
-from agent.call import Bill, Caller, Reply
+from agent.bill import Bill
+from agent.call import Caller, Reply
 from agent.errors import UserError
 from agent.events import TurnEnd
+from agent.keeper import Keeper
 from agent.session import Session
 from agent.toolbox import Toolbox
 from backends.base import BackendError, ErrorKind, StopReason
@@ -48,12 +50,14 @@ class Loop:
         session: Session,
         caller: Caller,
         toolbox: Toolbox,
+        keeper: Keeper,
         limits: Limits,
         emit: Callable[[events.Event], None],
     ) -> None:
         self._session = session
         self._caller = caller
         self._toolbox = toolbox
+        self._keeper = keeper
         self._limits = limits
         self._emit = emit
 
@@ -101,7 +105,8 @@ class Loop:
                 turn.text = reply.block.text
 
             if reply.block is not None and (asked := reply.block.tool_calls):
-                results = await self._toolbox.run(asked)
+                async with self._keeper.during("tool", turn.bill):
+                    results = await self._toolbox.run(asked)
                 self._session.append([results_block(asked, results)])
                 if (stuck := self._toolbox.stuck_on(asked)) is not None:
                     return TurnEnd.STUCK, f"Stopped: the model keeps calling {stuck.name} with the same result. {GO_ON}"

@@ -10,7 +10,8 @@ from typing import Final
 
 from agent import events
 from agent.backend_choice import Downloads, choose_model, find_model, load_catalog, open_backend, pricing
-from agent.call import Caller, Pricing
+from agent.bill import Pricing
+from agent.call import Caller
 from agent.clock import Clock
 from agent.config import Folders, Settings
 from agent.counting import Counter
@@ -18,6 +19,7 @@ from agent.errors import FAILED, INTERRUPTED, LIMIT, USAGE, UserError
 from agent.events import TurnEnd
 from agent.forecaster import Forecaster
 from agent.gate import Asker, ModeGate
+from agent.keeper import Keeper, KeepLimits
 from agent.ledger import Ledger
 from agent.ledger_rows import SessionRow
 from agent.loop import Limits, Loop
@@ -146,8 +148,17 @@ def _assemble(
     if settings.cache_ttl == "long":
         ttl |= {Layer.SYSTEM: "long", Layer.PROJECT: "long"}
     forecaster = Forecaster(session, backend, settings.effort, ttl)
-    caller = Caller(session, backend, forecaster, counter, pricer, around.emit, around.clock, around.random, veto)
-    return Loop(session, caller, toolbox, Limits(settings.max_turns, settings.max_cost), around.emit)
+    keeper = Keeper(session, backend, forecaster, pricer, around.emit, around.clock, _keep_limits(settings))
+    caller = Caller(
+        *(session, backend, forecaster, counter, keeper, pricer, around.emit, around.clock, around.random), veto
+    )
+    return Loop(session, caller, toolbox, keeper, Limits(settings.max_turns, settings.max_cost), around.emit)
+
+
+def _keep_limits(settings: Settings) -> KeepLimits:
+    return KeepLimits(
+        settings.keepalive != "off", settings.keepalive_minutes, settings.keepalive_session, settings.keepalive_day
+    )
 
 
 def _head(task: Task, settings: Settings, backend: Backend, redactor: Redactor, around: Surroundings) -> list[Block]:

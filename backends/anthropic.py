@@ -189,12 +189,14 @@ class AnthropicBackend:
         return ReplyReader(self._dialect, long_asked=any(marker.ttl == "long" for marker in request.markers))
 
     def _build(self, request: Request, *, stream: bool = True) -> bytes:
-        head: dict[str, object] = {"model": self._model.id, "stream": stream}
+        head: dict[str, object] = {"model": self._model.id}
         if self._model.thinking == "adaptive":
             # Without "summarized" the newest models return empty thinking, and hide in it what they say between calls.
             head["thinking"] = {"type": "adaptive", "display": "summarized"}
+        # In the tail, so that pre-warming and a real call share every byte up to the end of the messages.
         tail: dict[str, object] = {
-            "max_tokens": self._model.max_output if request.max_output is None else request.max_output
+            "stream": stream,
+            "max_tokens": self._model.max_output if request.max_output is None else request.max_output,
         }
         if request.effort is not None:
             tail["output_config"] = {"effort": request.effort}

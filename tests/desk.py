@@ -44,7 +44,7 @@ class Desk:
         self.env = {**environment, **server.env}
         self.server = server
         self.clock = DeskClock(clock)
-        self.settings = Settings(mode="auto")
+        self.settings = Settings(mode="auto", keepalive="off")  # its sleeps would let time pass under running tools
         self.folders = Folders.find(self.env)
         self.seen: list[events.Event] = []
 

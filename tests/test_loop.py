@@ -14,6 +14,7 @@ from agent.database import LedgerError
 from agent.events import TurnEnd
 from agent.forecaster import Forecaster
 from agent.gate import ModeGate
+from agent.keeper import Keeper, KeepLimits
 from agent.ledger import Ledger
 from agent.loop import Limits, Loop
 from agent.permissions import Mode
@@ -111,17 +112,15 @@ class Run:
         gate = ModeGate(Mode.AUTO, self.root, None)
         toolbox = Toolbox(self.session, registry(), context, gate, Redactor({}), self.events.append, self.clock)
         price = None if cost is None else Decimal(cost)
-        caller = Caller(
-            self.session,
-            backend,
-            Forecaster(self.session, backend, None),
-            Counter(),
-            lambda usage, at: (price, "test"),
-            self.events.append,
-            self.clock,
-            lambda: 0.0,
+        forecaster, pricing = Forecaster(self.session, backend, None), lambda usage, at: (price, "test")
+        keeper = Keeper(
+            self.session, backend, forecaster, pricing, self.events.append, self.clock, KeepLimits(on=False)
         )
-        return Loop(self.session, caller, toolbox, limits, self.events.append), backend
+        caller = Caller(
+            *(self.session, backend, forecaster, Counter(), keeper, pricing),
+            *(self.events.append, self.clock, lambda: 0.0),
+        )
+        return Loop(self.session, caller, toolbox, keeper, limits, self.events.append), backend
 
     async def turn(self, *steps: Step, limits: Limits = NO_LIMITS, cost: str | None = "0.01") -> events.TurnFinished:
         loop, self.backend = self.loop(*steps, limits=limits, cost=cost)

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from agent.ledger_rows import CallRow, SessionRow
+from agent.ping_record import Ping
 from agent.reports.console import report_console
 from agent.reports.totals import Totals, hit_rate, money, percent, tokens, total_of
 from agent.speed import decode_tps
@@ -15,18 +16,33 @@ _MEASURABLE: int = 64  # tokens of prefill from which its speed can be told from
 
 @dataclass(frozen=True, slots=True)
 class CostReport:
-    """`seconds_saved`: what reading the reused tokens again would have taken a local model; None without a
-    measurement.
+    """`pings`: calls that only renewed the cache.
+
+    `seconds_saved`: what reading the reused tokens again would have taken a local model; None without a measurement.
     """
 
     session: SessionRow
     calls: tuple[CallRow, ...]
     total: Totals
     seconds_saved: float | None
+    pings: tuple[Ping, ...] = ()
 
     @classmethod
-    def of(cls, session: SessionRow, calls: list[CallRow]) -> "CostReport":
-        return cls(session, tuple(calls), total_of(calls), seconds_saved(calls))
+    def of(cls, session: SessionRow, calls: list[CallRow], pings: list[Ping]) -> "CostReport":
+        return cls(session, tuple(calls), total_of(calls), seconds_saved(calls), tuple(pings))
+
+    @property
+    def pings_usd(self) -> Decimal | None:
+        """What the pings that were answered cost; None: unknown."""
+        costs = [ping.cost_usd for ping in self.pings if ping.status == "done"]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known, Decimal(0)) if len(known) == len(costs) else None
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """Calls and pings."""
+        calls, pings = self.total.cost_usd, self.pings_usd
+        return None if calls is None or pings is None else calls + pings
 
     @property
     def local(self) -> bool:
@@ -47,7 +63,9 @@ class CostReport:
                 "cache_write": total.cache_write,
                 "output": total.output,
                 "hit_rate": total.hit_rate,
-                "cost_usd": _usd(total.cost_usd),
+                "cost_usd": _usd(self.cost_usd),
+                "pings": len(self.pings),
+                "pings_usd": _usd(self.pings_usd),
                 "ttft_s": _median([call.ttft_s for call in self.calls]),
                 "tps": _median([tps(call) for call in self.calls]),
                 "seconds_saved": self.seconds_saved,
@@ -129,9 +147,12 @@ def print_report(report: CostReport) -> None:
     table.add_section()
     table.add_row(
         *("total", tokens(total.fresh), tokens(total.cache_read), tokens(total.cache_write), tokens(total.output)),
-        *(percent(total.hit_rate), "local" if report.local else money(total.cost_usd), "", "", ""),
+        *(percent(total.hit_rate), "local" if report.local else money(report.cost_usd), "", "", ""),
     )
     console.print(table)
+    if report.pings:
+        count = f"{len(report.pings)} ping{'s' if len(report.pings) != 1 else ''}"
+        console.print(f"In the total: {count} that kept the cache warm, {money(report.pings_usd)}.")
     if report.seconds_saved:
         saved = report.seconds_saved
         console.print(

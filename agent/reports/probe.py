@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text as Line
 
 from agent.backend_choice import Downloads, find_model, load_catalog, open_backend, pricing
-from agent.call import Pricing
+from agent.bill import Pricing
 from agent.clock import Clock, SystemClock
 from agent.config import Folders, load, load_endpoints
 from agent.errors import USAGE, UserError

@@ -4,6 +4,7 @@ On a terminal the answer streams as it comes. Into a pipe or a file goes the las
 by a program.
 """
 
+from datetime import datetime
 from typing import Final, TextIO
 
 from rich.console import Console
@@ -64,6 +65,9 @@ class OneShotText:
                 self._say(
                     f"[yellow]{escape(endpoint)} refuses the cache option {option}: it is left out from now on.[/]"
                 )
+            case events.CacheRenewed("tool" | "rate_limit", "done", read, cost, until) if read and until:
+                ends = f"{datetime.fromtimestamp(until).astimezone():%H:%M:%S}"
+                self._say(f"[dim]cache kept warm until {ends}: {read:,} tokens read, {money(cost)}[/dim]")
             case events.ToolStarted(_, _, _, summary):
                 self._say(f"[bold]›[/bold] {escape(summary)}")
             case events.ToolOutputChunk(_, text):

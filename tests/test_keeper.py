@@ -1,0 +1,284 @@
+"""The keeper: while a tool runs or a rate limit is waited for, the lease is renewed, and nothing else."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulator import Emulator, ManualClock, Reply, Shell, play, raw_prefix
+from emulator.faults import rate_limited, retry_after, server_error
+
+from agent import events
+from agent.backend_choice import Downloads, find_model, load_catalog, open_backend, pricing
+from agent.bill import Bill
+from agent.config import Folders, Settings
+from agent.forecaster import Forecaster
+from agent.keeper import Keeper, KeepLimits
+from agent.ledger import Ledger
+from agent.ledger_rows import CallRow
+from agent.oneshot import Surroundings, Task, run_once
+from agent.ping_record import Ping
+from agent.reports.cost import CostReport
+from agent.session import Session
+from backends.base import Request, Usage
+from context.forecast import Cause
+
+MODELS = {"anthropic": "anthropic/claude-sonnet-5-5", "responses": "openai/gpt-6.2-sol"}
+LEASE_S = {"anthropic": 300, "responses": 1800}
+
+
+@dataclass
+class SteppedClock:
+    """Time passes only by `advance`, which wakes sleepers one after another, each at its own second."""
+
+    shared: ManualClock
+    sleepers: list[tuple[float, asyncio.Event]] = field(default_factory=list)
+
+    def now(self) -> float:
+        return self.shared.now()
+
+    monotonic = now
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            return
+        woken = asyncio.Event()
+        entry = (self.now() + seconds, woken)
+        self.sleepers.append(entry)
+        try:
+            await woken.wait()
+        finally:
+            if entry in self.sleepers:
+                self.sleepers.remove(entry)
+
+    async def advance(self, seconds: float, settled: "Any") -> None:
+        """Let `seconds` pass. After each sleeper that wakes, wait until `settled()` holds again."""
+        end = self.now() + seconds
+        while due := sorted(entry for entry in self.sleepers if entry[0] <= end):
+            at, woken = due[0]
+            self.shared.advance(max(0.0, at - self.now()))
+            self.sleepers.remove(due[0])
+            woken.set()
+            await settled()
+        self.shared.advance(max(0.0, end - self.now()))
+
+    def jump(self, seconds: float) -> None:
+        """The machine was suspended: the clock is late before anyone wakes."""
+        self.shared.advance(seconds)
+
+
+class Waiting:
+    """A run in the middle of a wait, with the clock in the test's hands."""
+
+    def __init__(self, repository: Path, environment: dict[str, str], server: Emulator, model: str) -> None:
+        assert isinstance(server.clock, ManualClock)
+        self.repository, self.server = repository, server
+        self.clock = SteppedClock(server.clock)
+        self.env = {**environment, **server.env}
+        self.folders = Folders.find(self.env)
+        self.settings = Settings(model=model, mode="auto")
+        self.seen: list[events.Event] = []
+        self.arrived = asyncio.Event()
+
+    def note(self, event: events.Event) -> None:
+        self.seen.append(event)
+        self.arrived.set()
+
+    async def until(self, kind: type[events.Event], count: int = 1) -> None:
+        async with asyncio.timeout(20):
+            while sum(isinstance(event, kind) for event in self.seen) < count:
+                self.arrived.clear()
+                await self.arrived.wait()
+        await self.idle()
+
+    async def idle(self) -> None:
+        """Whoever can go on without time passing has done so."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    def start(self, command: str, *, again: bool = False) -> "asyncio.Task[int]":
+        task = Task(command, self.repository, again=again)
+        nothing = Downloads(lambda _: None, lambda _: None, None)
+        around = Surroundings(self.env, self.clock, lambda: 0.0, self.note, nothing, None)
+        return asyncio.create_task(run_once(task, self.settings, self.folders, around))
+
+    async def pinged(self) -> None:
+        """The ping that a sleeper woke up for is recorded, and the next sleep has begun (or there is none)."""
+        before = len(self.renewals())
+        try:
+            async with asyncio.timeout(2):
+                while len(self.renewals()) == before:
+                    self.arrived.clear()
+                    await self.arrived.wait()
+        except TimeoutError:
+            return
+        await self.idle()
+
+    def renewals(self) -> list[events.CacheRenewed]:
+        return [event for event in self.seen if isinstance(event, events.CacheRenewed)]
+
+    def pings(self) -> list[Ping]:
+        with Ledger.open(self.folders.ledger) as ledger:
+            return [ping for session in ledger.sessions() for ping in ledger.pings.of(session.id)]
+
+    def calls(self) -> list[CallRow]:
+        with Ledger.open(self.folders.ledger) as ledger:
+            return [call for session in ledger.sessions() for call in ledger.calls(session.id)]
+
+
+@pytest.fixture
+def server() -> Iterator[Emulator]:
+    with Emulator(clock=ManualClock()) as running:
+        yield running
+
+
+@pytest.fixture(params=MODELS)
+def api(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def waiting(repository: Path, environment: dict[str, str], home: Path, server: Emulator, api: str) -> Waiting:
+    (home / "models.toml").write_text("[anthropic.claude-sonnet-5-5]\ntoken_scale = 1\n")
+    (repository / "AGENTS.md").write_text("".join(f"{rule}. Keep module {rule} small.\n" for rule in range(150)))
+    server.play(play([Shell("while [ ! -e go ]; do sleep 0.02; done; rm go")], answer="Done."))
+    return Waiting(repository, environment, server, MODELS[api])
+
+
+async def test_a_tool_that_outlives_the_lease_loses_nothing(waiting: Waiting, server: Emulator, api: str) -> None:
+    """1.6 leases long (eight minutes of five): one ping goes out, at nine tenths of the lease, and reads the prefix."""
+    running = waiting.start("wait for it")
+    await waiting.until(events.ToolStarted)
+    began = waiting.clock.now()
+    await waiting.clock.advance(LEASE_S[api] * 1.6, waiting.pinged)
+    (waiting.repository / "go").touch()
+    assert await running == 0
+
+    (ping,) = waiting.pings()
+    assert (ping.status, ping.activity, ping.at) == ("done", "tool", began + LEASE_S[api] * 0.9)
+    first, last = waiting.calls()
+    assert ping.usage.cache_read == first.usage.input_total
+    assert ping.cost_usd is not None
+    assert last.verdict is not None
+    assert (last.verdict.cause, last.verdict.foreseen) == (Cause.NONE, True)
+    assert last.usage.cache_read == first.usage.input_total
+    called, pinged, _ = server.requests
+    assert raw_prefix(pinged.raw) == raw_prefix(called.raw), "a ping is the last request, to the byte"
+    told = waiting.renewals()[0]
+    assert told.until == ping.at + LEASE_S[api]
+
+
+async def test_pings_go_on_as_long_as_the_tool_and_no_longer_than_is_set(waiting: Waiting, api: str) -> None:
+    lease = LEASE_S[api]
+    waiting.settings = Settings(model=waiting.settings.model, mode="auto", keepalive_minutes=lease * 3 // 60)
+    running = waiting.start("wait for it")
+    await waiting.until(events.ToolStarted)
+    began = waiting.clock.now()
+    await waiting.clock.advance(lease * 10, waiting.pinged)
+    (waiting.repository / "go").touch()
+    assert await running == 0
+    assert [ping.at - began for ping in waiting.pings()] == pytest.approx([lease * 0.9 * n for n in (1, 2, 3)])
+    last = waiting.calls()[-1]
+    assert last.verdict is not None
+    assert last.verdict.cause is Cause.EXPIRED
+
+
+async def test_a_rate_limit_is_waited_for_warm(waiting: Waiting, server: Emulator, api: str) -> None:
+    server.play(lambda request: Reply.of("Fine."))
+    assert await waiting.start("begin") == 0
+    waiting.settings = Settings(model=waiting.settings.model, mode="auto")
+    server.interrupt(rate_limited(retry_after(500)))
+    running = waiting.start("go on", again=True)
+    await waiting.until(events.ReplyRestarted)
+    await waiting.clock.advance(499, waiting.pinged)
+    assert len(waiting.pings()) == (1 if api == "anthropic" else 0), "OpenAI's lease is longer than the wait"
+    await waiting.clock.advance(2, waiting.pinged)
+    assert await running == 0
+    last = waiting.calls()
+    assert all(call.verdict is None or call.verdict.cause is not Cause.EXPIRED for call in last)
+
+
+async def test_a_machine_that_was_suspended_does_not_renew_a_lease_that_is_gone(waiting: Waiting, api: str) -> None:
+    running = waiting.start("wait for it")
+    await waiting.until(events.ToolStarted)
+    waiting.clock.jump(LEASE_S[api] * 3)
+    await waiting.clock.advance(60, waiting.pinged)
+    (waiting.repository / "go").touch()
+    assert await running == 0
+    assert waiting.pings() == []
+
+
+async def test_failing_pings_stop_inside_the_lease(waiting: Waiting, server: Emulator, api: str) -> None:
+    running = waiting.start("wait for it")
+    await waiting.until(events.ToolStarted)
+    server.interrupt(*[server_error(500)] * 5)
+    await waiting.clock.advance(LEASE_S[api] * 2, waiting.pinged)
+    assert [ping.status for ping in waiting.pings()] == ["failed"] * 3
+    server._interruptions.clear()
+    (waiting.repository / "go").touch()
+    assert await running == 0
+
+
+@pytest.mark.parametrize("setting", [{"keepalive": "off"}, {"keepalive_session": Decimal("0.000001")}])
+async def test_no_ping_without_leave_or_budget(waiting: Waiting, api: str, setting: dict[str, Any]) -> None:
+    waiting.settings = Settings(model=waiting.settings.model, mode="auto", **setting)
+    running = waiting.start("wait for it")
+    await waiting.until(events.ToolStarted)
+    await waiting.clock.advance(LEASE_S[api] * 2, waiting.pinged)
+    (waiting.repository / "go").touch()
+    assert await running == 0
+    assert waiting.pings() == []
+
+
+async def test_what_pings_cost_is_in_the_report(waiting: Waiting, api: str) -> None:
+    running = waiting.start("wait for it")
+    await waiting.until(events.ToolStarted)
+    await waiting.clock.advance(LEASE_S[api] * 1.6, waiting.pinged)
+    (waiting.repository / "go").touch()
+    assert await running == 0
+    with Ledger.open(waiting.folders.ledger) as ledger:
+        (row,) = ledger.sessions()
+        report = CostReport.of(row, ledger.calls(row.id), ledger.pings.of(row.id))
+    told = json.loads(json.dumps(report.to_json()))
+    (ping,) = waiting.pings()
+    assert ping.cost_usd is not None
+    assert told["total"]["pings"] == 1
+    assert Decimal(told["total"]["pings_usd"]) == ping.cost_usd
+    calls = [call.cost_usd for call in waiting.calls() if call.cost_usd is not None]
+    assert Decimal(told["total"]["cost_usd"]) == sum(calls) + ping.cost_usd
+
+
+async def test_a_turn_cancels_a_ping_in_flight_at_once(waiting: Waiting, server: Emulator, api: str) -> None:
+    """Its bill is not known, so none is recorded, and the wait that ended is not held up."""
+    server.play(lambda request: Reply.of("Fine."))
+    assert await waiting.start("begin") == 0
+    in_flight = asyncio.Event()
+
+    async def never(request: Request) -> Usage | None:
+        in_flight.set()
+        await asyncio.Event().wait()
+        return None
+
+    info = find_model(waiting.settings.model or "", load_catalog(waiting.folders))
+    nothing = Downloads(lambda _: None, lambda _: None, None)
+    with Ledger.open(waiting.folders.ledger) as ledger:
+        (row,) = ledger.sessions()
+        session = Session.resume(ledger, row)
+        backend = await open_backend(info, waiting.settings, waiting.folders, waiting.env, ledger, nothing)
+        backend.warm = never  # type: ignore[method-assign]
+        forecaster = Forecaster(session, backend, None)
+        forecaster.plan(waiting.clock.now())
+        keeper = Keeper(session, backend, forecaster, pricing(info), waiting.note, waiting.clock, KeepLimits())
+        bill = Bill()
+        async with asyncio.timeout(5):
+            async with keeper.during("tool", bill):
+                await waiting.idle()
+                await waiting.clock.advance(LEASE_S[api] * 0.95, in_flight.wait)
+        await backend.aclose()
+    (ping,) = waiting.pings()
+    assert (ping.status, ping.cost_usd, ping.usage) == ("cancelled", None, Usage(output=0, reasoning=0))
+    assert bill.known_usd == 0
