@@ -1,0 +1,342 @@
+"""The client's model of a provider's cache, in tables: what a request finds, what it will cost, and what a bill means."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from context.audit import audit
+from context.block import Block, Layer, Opaque, Role, Text, ToolCall
+from context.breakpoints import Marker
+from context.cache_rules import CacheRules
+from context.cachemodel import Entry, Scope, find_hit, points
+from context.forecast import Cause, Forecast, Sent, forecast, settle
+from context.prompt import Prompt
+from context.sizes import Anchor, Sizes
+from context.usage import Usage
+
+RULES = CacheRules(min_tokens=1000)
+SCOPE = Scope("api.example", "some/model", "high")
+NOW = 1_000_000.0
+
+
+def block(tokens: int, layer: Layer = Layer.HISTORY, parts: int = 1, name: str = "") -> Block:
+    return Block(layer, Role.USER, tuple(Text(f"{name} {number}") for number in range(parts)), tokens)
+
+
+HEAD = [block(1500, Layer.SYSTEM, name="system"), block(500, Layer.PROJECT, name="project")]
+
+
+def conversation(*sizes: int, parts: int = 1) -> Prompt:
+    """SYSTEM of 1,500 tokens, PROJECT of 500, then blocks of the given sizes."""
+    return Prompt.empty().extend([*HEAD, *(block(size, parts=parts, name=f"{n}") for n, size in enumerate(sizes))])
+
+
+@dataclass
+class Cache:
+    """What is known to be cached."""
+
+    held: dict[tuple[str, str], Entry] = field(default_factory=dict)
+
+    def find(self, key: str, prefix: str) -> Entry | None:
+        return self.held.get((key, prefix))
+
+    def put(self, prompt: Prompt, tokens: int, *, used: float = NOW, ttl: float | None = 300, **scope: Any) -> None:
+        head = prompt.length <= prompt.head(Layer.PROJECT).length
+        key = replace(SCOPE, **scope).key(RULES, head=head)
+        self.held[key, prompt.digest] = Entry(key, prompt.digest, tokens, used, ttl)
+
+    def keep(self, entries: list[Entry]) -> None:
+        self.held |= {(entry.key, entry.prefix): entry for entry in entries}
+
+
+def tail(prompt: Prompt, *more: int) -> tuple[Marker, ...]:
+    return tuple(Marker(length, "short") for length in (*more, prompt.length))
+
+
+def foretell(prompt: Prompt, cache: Cache, markers: tuple[Marker, ...] | None = None, **options: Any) -> Forecast:
+    given: dict[str, Any] = {"rules": RULES, "scope": SCOPE, "last": None, "now": NOW + 60, "scale": 1.0, **options}
+    return forecast(prompt, tail(prompt) if markers is None else markers, sizes=Sizes("any"), entries=cache, **given)
+
+
+def sent(prompt: Prompt, **scope: Any) -> Sent:
+    return Sent(replace(SCOPE, **scope), prompt.length, prompt.digest)
+
+
+# --- sizes
+
+
+def test_what_another_model_has_thought_and_empty_texts_take_no_room() -> None:
+    mixed = Block.make(
+        Layer.HISTORY,
+        Role.ASSISTANT,
+        [Opaque("mine", b"x" * 40), Opaque("other", b"y" * 400), Text("  "), Text("word"), ToolCall("1", "read", "{}")],
+    )
+    only_foreign = Block.make(Layer.HISTORY, Role.ASSISTANT, [Opaque("other", b"y" * 400)])
+    sizes = Sizes("mine")
+    sizes.follow(Prompt.empty().extend([mixed, only_foreign]))
+    without = Block.make(Layer.HISTORY, Role.ASSISTANT, [Text("word"), ToolCall("1", "read", "{}")])
+    assert sizes.estimate(1) == without.tokens + 10
+    assert sizes.positions(1) == 3
+    assert (sizes.estimate(2), sizes.positions(2)) == (sizes.estimate(1), 3)
+
+
+def test_sizes_go_on_from_what_was_billed_and_follow_a_fork() -> None:
+    prompt = conversation(100, 100, 100)
+    sizes = Sizes("any")
+    sizes.follow(prompt)
+    assert sizes.tokens(5, 1.5) == 3450
+    assert sizes.tokens(5, 1.5, Anchor(4, 4000)) == 4150
+    assert sizes.tokens(2, 1.5, Anchor(4, 4400)) == 4000, "and back from it in proportion"
+    sizes.follow(prompt.at(3).append(block(7, name="another way")))
+    assert sizes.estimate(4) == 2107
+
+
+# --- what is found
+
+
+@pytest.mark.parametrize(("behind", "found"), [(0, True), (19, True), (20, False)])
+def test_the_lookback_counts_the_breakpoint_itself(behind: int, found: bool) -> None:
+    """Field report 36: 20 positions, of which the breakpoint is one."""
+    before = conversation(100)
+    prompt = before.extend([block(1, parts=behind, name="new")]) if behind else before
+    cache = Cache()
+    cache.put(before, 2100)
+    sizes = Sizes("any")
+    sizes.follow(prompt)
+    hit = find_hit(points(prompt, tail(prompt), RULES, None), sizes, SCOPE, RULES, cache, NOW)
+    assert (hit is not None) is found
+
+
+@pytest.mark.parametrize(("age", "found"), [(0, True), (299.9, True), (300, False), (9999, False)])
+def test_an_entry_is_dead_at_the_end_of_its_time_to_live(age: float, found: bool) -> None:
+    cache, prompt = Cache(), conversation(100)
+    cache.put(prompt, 2100)
+    assert (foretell(prompt, cache, now=NOW + age).hit is not None) is found
+
+
+@pytest.mark.parametrize(
+    ("change", "kept"), [({}, 2100), ({"effort": "low"}, 2000), ({"model": "other"}, 0), ({"endpoint": "other"}, 0)]
+)
+def test_another_effort_keeps_the_head_and_another_model_or_endpoint_nothing(change: dict[str, str], kept: int) -> None:
+    cache, prompt = Cache(), conversation(100)
+    cache.put(prompt, 2100)
+    cache.put(prompt.at(2), 2000)
+    made = foretell(prompt, cache, tail(prompt, 2), scope=replace(SCOPE, **change))
+    assert made.usage.cache_read == kept
+
+
+def test_without_a_lookback_only_the_marked_place_itself_is_found() -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 2100)
+    prompt = before.append(block(50, name="new"))
+    rules = replace(RULES, lookback=None)
+    assert foretell(prompt, cache, rules=rules).hit is None
+    assert foretell(prompt, cache, tail(prompt, before.length), rules=rules).usage.cache_read == 2100
+
+
+# --- what it costs
+
+
+@pytest.mark.parametrize(
+    ("held", "markers", "usage"),
+    [
+        ((), (Marker(1, "short"), Marker(2, "short"), Marker(4, "short")), Usage(0, 0, 2300, 0)),
+        ((), (Marker(2, "long"), Marker(4, "short")), Usage(0, 0, 2300, 2000)),
+        ((1,), (Marker(1, "long"), Marker(2, "long"), Marker(4, "short")), Usage(0, 1500, 800, 500)),
+        ((2,), (Marker(2, "long"), Marker(4, "short")), Usage(0, 2000, 300, 0)),
+        ((), (Marker(2, "short"),), Usage(300, 0, 2000, 0)),
+        ((), (), Usage(2300, 0, 0, 0)),
+    ],
+)
+def test_each_token_is_billed_once(held: tuple[int, ...], markers: tuple[Marker, ...], usage: Usage) -> None:
+    """Read to the longest hit, long to the last long breakpoint, short to the last one, the rest fresh."""
+    prompt, cache = conversation(100, 200), Cache()
+    for length in held:
+        cache.put(prompt.at(length), {1: 1500, 2: 2000}[length])
+    assert foretell(prompt, cache, markers).usage == usage
+
+
+def test_below_the_minimum_nothing_is_written() -> None:
+    short = Prompt.empty().extend([block(999, Layer.SYSTEM)])
+    assert foretell(short, Cache()).usage == Usage(999, 0, 0, 0)
+    assert foretell(short.append(block(1)), Cache()).usage == Usage(0, 0, 1000, 0)
+
+
+def test_an_automatic_cache_is_read_in_steps_and_written_for_nothing() -> None:
+    rules = CacheRules("automatic", 0, 1024, None, 600, None, step=128)
+    before = conversation(100)
+    cache = Cache()
+    key = SCOPE.key(rules, head=False)
+    cache.held[key, before.digest] = Entry(key, before.digest, 2100, NOW, 600)
+    prompt = before.append(block(50, name="new"))
+    made = foretell(prompt, cache, (), rules=rules, last=sent(before))
+    assert made.usage == Usage(2150 - 2048, 2048, 0, 0)
+
+
+# --- why not more
+
+
+def causes() -> list[tuple[str, dict[str, Any], Cause]]:
+    before = conversation(100)
+    prompt = before.append(block(50, name="new"))
+    far = before.append(block(50, parts=40, name="wide"))
+    other = Prompt.empty().extend([block(1501, Layer.SYSTEM, name="another"), *list(before)[1:]])
+    at_last = tail(prompt, before.length)
+    return [
+        ("all is read", {"prompt": prompt, "last": sent(before), "markers": at_last}, Cause.NONE),
+        ("nothing was sent", {"prompt": prompt, "cache": Cache()}, Cause.FIRST),
+        ("too late", {"prompt": prompt, "last": sent(before), "markers": at_last, "now": NOW + 301}, Cause.EXPIRED),
+        ("another prefix", {"prompt": prompt, "last": sent(other)}, Cause.CHANGED),
+        ("another model", {"prompt": prompt, "last": sent(before, model="b"), "cache": Cache()}, Cause.MODEL_CHANGED),
+        (
+            "another effort",
+            {"prompt": prompt, "last": sent(before, effort="low"), "cache": Cache()},
+            Cause.EFFORT_CHANGED,
+        ),
+        (
+            "another host",
+            {"prompt": prompt, "last": sent(before, endpoint="b"), "cache": Cache()},
+            Cause.ENDPOINT_CHANGED,
+        ),
+        ("too far back", {"prompt": far, "last": sent(before)}, Cause.LOOKBACK),
+        ("no marker", {"prompt": prompt, "last": sent(before), "markers": ()}, Cause.NO_MARKERS),
+        ("not known", {"prompt": prompt, "last": sent(before), "cache": Cache()}, Cause.UNKNOWN),
+        (
+            "too short",
+            {"prompt": prompt, "last": sent(before), "cache": Cache(), "rules": replace(RULES, min_tokens=2101)},
+            Cause.BELOW_MINIMUM,
+        ),
+    ]
+
+
+@pytest.mark.parametrize(("options", "cause"), [row[1:] for row in causes()], ids=[row[0] for row in causes()])
+def test_every_expected_miss_has_its_cause(options: dict[str, Any], cause: Cause) -> None:
+    cache = Cache()
+    cache.put(conversation(100), 2100)
+    given = {"cache": cache, **options}
+    made = foretell(given.pop("prompt"), given.pop("cache"), given.pop("markers", None), **given)
+    assert made.cause is cause
+    if cause is Cause.EXPIRED:
+        assert made.since == NOW + 300
+
+
+# --- what the cache holds afterwards
+
+
+def after(made: Forecast, usage: Usage, cache: Cache, prompt: Prompt, rules: CacheRules = RULES) -> Cache:
+    sizes = Sizes("any")
+    sizes.follow(prompt)
+    cache.keep(settle(made, usage, sizes=sizes, scope=SCOPE, rules=rules, entries=cache))
+    return cache
+
+
+def test_a_hit_renews_what_it_reads_and_the_marked_entries_before_it() -> None:
+    """A session that is active for longer than a lease keeps SYSTEM and PROJECT warm for the next session."""
+    cache, prompt, now = Cache(), conversation(100), NOW
+    for turn in range(4):
+        made = foretell(prompt, cache, tail(prompt, 1, 2, *((prompt.length - 1,) if turn else ())), now=now)
+        after(made, made.usage, cache, prompt)
+        now += 200
+        prompt = prompt.append(block(50, name=f"turn {turn}"))
+    another = Prompt.empty().extend([*HEAD, block(70, name="another session")])
+    assert foretell(another, cache, tail(another, 1, 2), now=now).usage.cache_read == 2000
+
+
+def test_entries_have_the_tokens_of_the_bill_and_the_time_to_live_that_was_granted() -> None:
+    cache, prompt = Cache(), conversation(100, 200)
+    markers = (Marker(2, "long"), Marker(4, "short"))
+    made = foretell(prompt, cache, markers)
+    after(made, Usage(0, 0, 4600, 4000), cache, prompt)
+    entries = sorted(cache.held.values(), key=lambda entry: entry.tokens)
+    assert [(entry.tokens, entry.ttl, entry.used) for entry in entries] == [
+        (4000, 3600, made.now),
+        (4600, 300, made.now),
+    ]
+    shortened = after(made, Usage(0, 0, 4600, 0), Cache(), prompt)
+    assert {entry.ttl for entry in shortened.held.values()} == {300}
+
+
+def test_what_the_provider_dropped_is_forgotten() -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 2100)
+    prompt = before.append(block(50, name="new"))
+    made = foretell(prompt, cache)
+    assert made.usage.cache_read == 2100
+    after(made, Usage(0, 0, 2150, 0), cache, prompt)
+    assert not cache.held[SCOPE.key(RULES, head=False), before.digest].alive(made.now)
+    assert foretell(prompt, cache, now=made.now).usage.cache_read == 2150
+
+
+def test_without_a_reported_write_nothing_is_believed_to_be_written() -> None:
+    made = foretell(conversation(100), Cache())
+    assert after(made, Usage(2100, 0, 0, 0), Cache(), conversation(100)).held == {}
+
+
+def test_silence_leaves_the_forecast_standing() -> None:
+    prompt = conversation(100)
+    made = foretell(prompt, Cache())
+    (entry,) = after(made, Usage(None, None, None), Cache(), prompt).held.values()
+    assert entry.tokens == 2100
+
+
+# --- the audit
+
+
+@pytest.mark.parametrize(
+    ("usage", "diagnosis", "cause", "foreseen", "missed"),
+    [
+        (Usage(0, 2100, 50, 0), None, Cause.NONE, True, 0),
+        (Usage(0, 2095, 55, 0), None, Cause.NONE, True, 5),
+        (Usage(0, 2000, 150, 0), None, Cause.EVICTED, False, 100),
+        (Usage(0, 0, 2150, 0), None, Cause.EVICTED, False, 2100),
+        (Usage(0, 0, 2150, 0), "tools_changed", Cause.CHANGED, False, 2100),
+        (Usage(0, 0, 2150, 0), "reasoning_effort_changed", Cause.EFFORT_CHANGED, False, 2100),
+        (Usage(0, 0, 2150, 0), "hit", Cause.EVICTED, False, 2100),
+        (Usage(50, None, None), None, Cause.NOT_REPORTED, True, None),
+        (Usage(0, 900_000, 0, 0), None, Cause.IMPLAUSIBLE, False, None),
+        (Usage(0, 10, 0, 0), None, Cause.IMPLAUSIBLE, False, None),
+        (Usage(0, 2100, 50, 60), None, Cause.IMPLAUSIBLE, False, None),
+    ],
+)
+def test_each_verdict(usage: Usage, diagnosis: str | None, cause: Cause, foreseen: bool, missed: int | None) -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 2100)
+    made = foretell(before.append(block(50, name="new")), cache, last=sent(before))
+    verdict = audit(made, usage, replace(RULES, min_tokens=0), diagnosis)
+    if cause is Cause.IMPLAUSIBLE and usage.cache_read == 10:
+        made = replace(made, total=20_000)
+        verdict = audit(made, usage, RULES, diagnosis)
+    assert (verdict.cause, verdict.foreseen, verdict.missed) == (cause, foreseen, missed)
+
+
+def test_a_provider_that_disagrees_with_a_foreseen_cause_is_told() -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 2100)
+    made = foretell(before.append(block(50, name="new")), cache, last=sent(before), now=NOW + 400)
+    verdict = audit(made, Usage(0, 0, 2150, 0), RULES, "tools_changed")
+    assert (verdict.cause, verdict.foreseen, verdict.disputed) == (Cause.EXPIRED, True, True)
+    assert not audit(made, Usage(0, 0, 2150, 0), RULES, "hit").disputed
+
+
+def test_a_lease_that_ran_out_on_the_way_is_expired_and_not_evicted() -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 2100)
+    made = foretell(before.append(block(50, name="new")), cache, last=sent(before), now=NOW + 297)
+    verdict = audit(made, Usage(0, 0, 2150, 0), RULES)
+    assert (verdict.cause, verdict.foreseen, verdict.since) == (Cause.EXPIRED, False, NOW + 300)
+
+
+def test_a_time_to_live_that_was_not_granted_is_named_where_it_was_asked_for() -> None:
+    """Field report 28."""
+    made = foretell(conversation(100), Cache(), (Marker(2, "long"), Marker(3, "short")))
+    assert audit(made, Usage(0, 0, 2100, 0), RULES).cause is Cause.TTL_SHORTENED
+    assert audit(made, Usage(0, 0, 2100, 2000), RULES).cause is Cause.FIRST
+    assert audit(made, Usage(0, 0, 2100, None), RULES).cause is Cause.FIRST, "not split: unknown, and no accusation"
+
+
+def test_a_cache_that_lasts_longer_than_promised_is_no_miss() -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 2100)
+    made = foretell(before.append(block(50, name="new")), cache, last=sent(before), now=NOW + 400)
+    assert audit(made, Usage(0, 2100, 50, 0), RULES).cause is Cause.NONE
