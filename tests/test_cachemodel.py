@@ -1,4 +1,4 @@
-"""The client's model of a provider's cache, in tables: what a request finds, what it will cost, and what a bill means."""
+"""The client's model of a provider's cache in tables: what a request finds, what it costs, what a bill means."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
