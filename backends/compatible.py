@@ -271,7 +271,7 @@ class CompatibleBackend:
             if isinstance(error, openai.APITimeoutError):
                 return timed_out(self._place)
             if isinstance(cause, httpx2.ConnectError) and self._quirks.start is not None:
-                return BackendError(ErrorKind.NETWORK, self._not_running())
+                return BackendError(ErrorKind.NETWORK, self._not_running(), retriable=self._place.remote)
             return from_transport(cause or error, self._place, begun=begun)
         if isinstance(error, openai.APIError):  # an error event in the middle of the stream
             told = error.body if isinstance(error.body, dict) else {"message": error.message}

@@ -100,6 +100,11 @@ class Endpoint:
             )
 
     @property
+    def remote(self) -> bool:
+        """Whether it is on another machine. Where nothing listens on this one, waiting brings nobody."""
+        return self.host not in ("localhost", "127.0.0.1", "::1")
+
+    @property
     def host(self) -> str:
         """The host's name, for messages."""
         parts = self._parts
@@ -247,6 +252,7 @@ def from_transport(error: BaseException, endpoint: Endpoint, *, begun: bool) -> 
                 ErrorKind.NETWORK,
                 f"Cannot reach {endpoint.address} ({endpoint.quote(error)}). Check the network, and "
                 f"{endpoint.url_from} and proxy variables if they are set.",
+                retriable=endpoint.remote,
             )
         case _:
             return cut_stream(endpoint, error, begun=begun)

@@ -215,8 +215,12 @@ async def test_an_api_that_is_not_there() -> None:
     with socket.socket() as unused:  # bound, but nobody listens
         unused.bind(("127.0.0.1", 0))
         error = await failure(backend_at(f"http://127.0.0.1:{unused.getsockname()[1]}"))
-    assert (error.kind, error.retriable) == (K.NETWORK, True)
+    assert (error.kind, error.retriable) == (K.NETWORK, False), (
+        "nothing listens on this machine, and waiting brings nobody"
+    )
     assert "Cannot reach 127.0.0.1" in str(error)
+    far = await failure(backend_at("http://nowhere.invalid"))
+    assert (far.kind, far.retriable) == (K.NETWORK, True), "a network may come back"
 
 
 async def test_an_api_that_closes_without_a_word() -> None:

@@ -185,8 +185,12 @@ async def test_an_api_that_is_not_there() -> None:
         unused.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{unused.getsockname()[1]}"
         error = await failure(backend_at(f"http://{address}/v1"))
-    assert (error.kind, error.retriable) == (K.NETWORK, True)
+    assert (error.kind, error.retriable) == (K.NETWORK, False), (
+        "nothing listens on this machine, and waiting brings nobody"
+    )
     assert f"Cannot reach {address}" in str(error)
+    far = await failure(backend_at("http://nowhere.invalid/v1"))
+    assert (far.kind, far.retriable) == (K.NETWORK, True), "a network may come back"
 
 
 async def test_an_api_that_closes_without_a_word() -> None:

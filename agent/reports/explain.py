@@ -12,17 +12,22 @@ from agent.ledger_rows import CallRow, SessionRow
 from agent.reports.console import report_console
 from agent.reports.totals import money, tokens
 from backends.base import Usage
-from context.explain import Difference, first_difference, sentence
+from context.block import Layer
+from context.explain import Difference, first_difference, layer_read, sentence
 from context.forecast import Cause
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One call. `baseline`: the call that it is compared with; `difference`: where their prompts part, if they do."""
+    """One call. `baseline`: the call that it is compared with; `difference`: where their prompts part, if they do.
+
+    `read_to`: the layer at whose end the provider stopped reading, where it missed something.
+    """
 
     call: CallRow
     baseline: CallRow | None
     difference: Difference | None
+    read_to: Layer | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Documented in docs/cost.md. Unknown is null."""
@@ -40,6 +45,7 @@ class Explanation:
             "diagnosis": call.diagnosis,
             "baseline": {"session": self.baseline.session, "call": self.baseline.number} if self.baseline else None,
             "difference": _difference_json(self.difference) if self.difference else None,
+            "read_to": self.read_to.value if self.read_to else None,
         }
 
 
@@ -56,7 +62,10 @@ def _explain(ledger: Ledger, call: CallRow) -> Explanation:
         earlier = list(ledger.prompt(baseline.session, baseline.blocks))
         later = list(ledger.prompt(call.session, call.blocks))
         difference = first_difference(earlier, later, call.dialect)
-    return Explanation(call, baseline, difference)
+    read_to = None
+    if call.verdict is not None and call.verdict.missed and call.usage.cache_read:
+        read_to = layer_read(ledger.prompt(call.session, call.blocks), call.usage, call.dialect)
+    return Explanation(call, baseline, difference, read_to)
 
 
 def print_explanations(session: SessionRow, explanations: list[Explanation]) -> None:
@@ -84,6 +93,9 @@ def _print(explanation: Explanation) -> None:
     table.add_row("billed", *_row(call.usage), f"{money(call.cost_usd)} with output")
     console.print(table)
     console.print(_verdict(call), markup=False)
+    if explanation.read_to is not None:
+        both = "SYSTEM and PROJECT were" if explanation.read_to is Layer.PROJECT else "SYSTEM was"
+        console.print(f"Only {both} read.", markup=False)
     if call.diagnosis:
         console.print(f"The provider's own diagnosis: {call.diagnosis}.", markup=False)
     if explanation.difference is not None:
@@ -92,6 +104,8 @@ def _print(explanation: Explanation) -> None:
 
 def _verdict(call: CallRow) -> str:
     verdict = call.verdict
+    if verdict is None and call.forecast is None:
+        return "Made by a release that did not forecast."
     if verdict is None:
         return "Nothing was billed, so there is nothing to compare."
     if verdict.cause is Cause.NONE and not verdict.missed:
