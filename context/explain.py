@@ -1,11 +1,15 @@
-"""A verdict in words: one sentence for each cause, and where two prompts part."""
+"""A verdict in words: one sentence for each cause, the layer up to which was read, and where two prompts part."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from context.block import Block, Layer, Opaque, Part, Text, ToolCall, ToolResult, ToolSpec
 from context.forecast import Cause
+from context.prompt import Prompt
+from context.sizes import Sizes
+from context.usage import Usage
 
+_NEAR: Final = 0.03  # of a layer's end: how far an estimate of its tokens may be from what was read
 _REACH: Final = 40  # bytes shown to either side of the first difference
 _SENTENCES: Final = {
     Cause.NONE: "everything that had been sent before was read from the cache",
@@ -29,6 +33,23 @@ _SENTENCES: Final = {
 def sentence(cause: Cause) -> str:
     """What a cause means, without a full stop."""
     return _SENTENCES[cause]
+
+
+def layer_read(prompt: Prompt, usage: Usage, dialect: str) -> Literal[Layer.SYSTEM, Layer.PROJECT] | None:
+    """The layer at whose end the provider stopped reading when it was sent `prompt`, by the layers' shares of the bill.
+
+    None: it read nothing, stopped elsewhere, or does not report it. O(blocks).
+    """
+    read, total = usage.cache_read, usage.input_total
+    sizes = Sizes(dialect)
+    sizes.follow(prompt)
+    estimate = sizes.estimate(prompt.length)
+    if not read or not total or not estimate:
+        return None
+    layers: tuple[Literal[Layer.SYSTEM], Literal[Layer.PROJECT]] = (Layer.SYSTEM, Layer.PROJECT)
+    off = {layer: abs(sizes.estimate(prompt.head(layer).length) * total / estimate - read) for layer in layers}
+    nearest = min(layers, key=lambda layer: off[layer])
+    return nearest if off[nearest] <= read * _NEAR else None
 
 
 @dataclass(frozen=True, slots=True)
