@@ -18,16 +18,21 @@ def _hello(request: Recorded) -> Reply:
     return Reply.of(f"This is the emulator. It has read request {request.number} and plays no task (see --task).")
 
 
-TASKS: dict[str, Callable[[Recorded], Answer]] = {
-    "demo": play(
-        [
-            [Say("I look around."), Read("README.md"), Shell("git status --short")],
-            Shell("git log --oneline | head -5"),
-        ],
-        answer="I have read README.md and looked at the state of the repository.",
-    ),
-    "hello": _hello,
-}
+_DEMO = play(
+    [
+        [Say("I look around."), Read("README.md"), Shell("git status --short")],
+        Shell("git log --oneline | head -5"),
+    ],
+    answer="I have read README.md and looked at the state of the repository.",
+)
+
+
+def _demo(request: Recorded) -> Answer:
+    """The task, for whoever offers tools; a probe offers none."""
+    return _DEMO(request) if request.body.get("tools") else _hello(request)
+
+
+TASKS: dict[str, Callable[[Recorded], Answer]] = {"demo": _demo, "hello": _hello}
 
 
 def _show(request: Recorded, bill: Bill) -> None:
