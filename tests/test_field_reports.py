@@ -118,7 +118,7 @@ def test_a_repository_that_comes_to_be_in_mid_session_changes_nothing_that_was_s
 
 @pytest.mark.parametrize("model", [CLAUDE, GPT, DEEPSEEK])
 def test_arguments_go_back_as_the_model_wrote_them(desk: Desk, server: Emulator, model: str) -> None:
-    """Field report 23: keys keep their order, and where arguments are a text (Anthropic's are an object), every byte."""
+    """Field report 23: keys keep their order; where arguments are a text (Anthropic's are an object), every byte."""
     written = r'{"path" : "price.py",  "limit": 7,"offset":1 }'
     server.play(lambda request: Reply.of("Done.") if request.number > 1 else Reply.of(Call("read", written)))
     desk.run("look", again=False, model=model)
