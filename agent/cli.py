@@ -8,6 +8,7 @@ import io
 import os
 import random
 import sys
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -20,8 +21,10 @@ from backends.base import BackendError
 from context.names import show_name
 
 if TYPE_CHECKING:
+    from agent.bill import Pricing
     from agent.ledger import Ledger
     from agent.ledger_rows import SessionRow
+    from backends.catalog import ModelInfo
 
 app: Final = typer.Typer(
     name="agent",
@@ -198,6 +201,47 @@ def explain_command(
         _print_json({"session": row.id, "calls": [each.to_json() for each in found]})
     else:
         print_explanations(row, found)
+
+
+@cache_app.command("status")
+def status_command(
+    session: Annotated[
+        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Count down until interrupted.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
+) -> None:
+    """What of a session is warm, for how long, and what the next turn costs warm and cold. It sends nothing."""
+    from agent.backend_choice import find_model, load_catalog, pricing
+    from agent.clock import SystemClock
+    from agent.ledger import Ledger
+    from agent.reports.cache_status import cache_status, show
+    from agent.reports.console import report_console
+
+    folders, clock = Folders.find(os.environ), SystemClock()
+    catalog = load_catalog(folders)
+
+    def known(name: str) -> "tuple[ModelInfo, Pricing]":
+        info = find_model(name, catalog)
+        return info, pricing(info)
+
+    with Ledger.open(folders.ledger) as ledger:
+        row = _session(ledger, session)
+        status = cache_status(ledger, row, known, clock.now())
+        if status is None:
+            raise UserError(f"Nothing of session {row.id} has been answered yet, so nothing of it is cached.", USAGE)
+        if as_json:
+            _print_json(status.to_json())
+        elif watch and sys.stdout.isatty():
+            from rich.live import Live
+
+            with Live(show(status), console=report_console(), refresh_per_second=4) as live:
+                while status is not None:
+                    live.update(show(status))
+                    time.sleep(1)  # a clock for the eye: nothing waits for it
+                    status = cache_status(ledger, row, known, clock.now())
+        else:
+            report_console().print(show(status))
 
 
 def _session(ledger: "Ledger", name: str | None) -> "SessionRow":
