@@ -1,5 +1,6 @@
 """On a real pseudo-terminal: permission questions, Ctrl-C, and a terminal that is left as it was found."""
 
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,11 @@ from scripted import FIX, plan
 Start = Callable[..., "pexpect.spawn[str]"]
 
 
+def heed_interrupts() -> None:
+    """A test run in the background of a shell ignores Ctrl-C, and its children would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start(repository: Path, environment: dict[str, str], anthropic_server: Emulator) -> Iterator[Start]:
     children = []
@@ -28,6 +34,7 @@ def start(repository: Path, environment: dict[str, str], anthropic_server: Emula
             encoding="utf-8",
             timeout=60,
             dimensions=(40, 100),
+            preexec_fn=heed_interrupts,
         )
         children.append(child)
         return child
