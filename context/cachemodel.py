@@ -106,18 +106,13 @@ class Hit:
 def find_hit(
     places: Sequence[Point], sizes: Sizes, scope: Scope, rules: CacheRules, entries: Entries, now: float
 ) -> Hit | None:
-    """The longest prefix that a request with `places` finds alive."""
-    best: Hit | None = None
-    for point in reversed(places):
-        if best is not None and best.blocks >= point.node.length:
-            break
+    """The longest prefix that a request with `places` (in order) finds alive."""
+    for point in reversed(places):  # a reach has no gaps, so what the last of them finds is the longest
         for node in within_reach(point, sizes, rules):
             entry = entries.find(scope.key(rules, head=_is_head(node)), node.digest)
             if entry is not None and entry.alive(now) and entry.tokens >= rules.min_tokens:
-                if best is None or node.length > best.blocks:
-                    best = Hit(entry, node.length)
-                break
-    return best
+                return Hit(entry, node.length)
+    return None
 
 
 def within_reach(point: Point, sizes: Sizes, rules: CacheRules) -> Iterator[Prompt]:

@@ -135,6 +135,39 @@ def test_without_a_lookback_only_the_marked_place_itself_is_found() -> None:
     assert foretell(prompt, cache, tail(prompt, before.length), rules=rules).usage.cache_read == 2100
 
 
+def test_an_entry_without_a_clock_does_not_die() -> None:
+    cache, prompt = Cache(), conversation(100)
+    cache.put(prompt, 2100, ttl=None)
+    assert foretell(prompt, cache, now=NOW + 1e9).usage.cache_read == 2100
+
+
+def test_where_a_model_does_not_keep_the_head_another_effort_reads_nothing() -> None:
+    cache, prompt = Cache(), conversation(100)
+    rules = replace(RULES, effort_keeps_system=False)
+    key = SCOPE.key(rules, head=True)
+    cache.keep([Entry(key, prompt.at(2).digest, 2000, NOW, 300)])
+    markers = tail(prompt, 2)
+    assert foretell(prompt, cache, markers, rules=rules).usage.cache_read == 2000
+    assert foretell(prompt, cache, markers, rules=rules, scope=replace(SCOPE, effort="low")).usage.cache_read == 0
+
+
+def test_an_entry_below_the_minimum_is_not_found() -> None:
+    """As the catalogue has it now: it may have been another one when the entry was written."""
+    cache, prompt = Cache(), conversation(100)
+    cache.put(prompt, 2100)
+    assert foretell(prompt, cache, rules=replace(RULES, min_tokens=2100)).hit is not None
+    assert foretell(prompt, cache, rules=replace(RULES, min_tokens=2101)).hit is None
+
+
+def test_the_longest_living_prefix_is_found_by_whichever_breakpoint() -> None:
+    cache, before = Cache(), conversation(100, 100)
+    cache.put(before.at(3), 2100)
+    cache.put(before.at(2), 2000)
+    cache.put(before, 2200, ttl=1)
+    prompt = before.append(block(50, parts=30, name="wide"))
+    assert foretell(prompt, cache, tail(prompt, 1, 2, before.length)).usage.cache_read == 2100
+
+
 # --- what it costs
 
 
@@ -172,6 +205,19 @@ def test_an_automatic_cache_is_read_in_steps_and_written_for_nothing() -> None:
     prompt = before.append(block(50, name="new"))
     made = foretell(prompt, cache, (), rules=rules, last=sent(before))
     assert made.usage == Usage(2150 - 2048, 2048, 0, 0)
+
+
+def test_an_automatic_cache_is_remembered_at_the_ends_of_the_layers_too() -> None:
+    """Another session, at another effort, reads the head; one that is shorter than the last request loses nothing."""
+    rules = CacheRules("automatic", 0, 1024, None, 600, None, step=128)
+    cache, prompt = Cache(), conversation(100, 100)
+    made = foretell(prompt, cache, (), rules=rules)
+    after(made, Usage(2200, 0, 0, 0), cache, prompt, rules)
+    another = Prompt.empty().extend([*HEAD, block(700, name="another session")])
+    scope = replace(SCOPE, effort="low")
+    assert foretell(another, cache, (), rules=rules, scope=scope).usage.cache_read == 2000 - 2000 % 128
+    longer = sent(prompt.append(block(9)))
+    assert foretell(prompt, cache, (), rules=rules, last=longer).usage.cache_read == 2200 - 2200 % 128
 
 
 # --- why not more
