@@ -190,6 +190,21 @@ def test_each_token_is_billed_once(held: tuple[int, ...], markers: tuple[Marker,
     assert foretell(prompt, cache, markers).usage == usage
 
 
+def test_what_was_billed_once_is_known_and_only_the_rest_is_estimated() -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 4321)
+    made = foretell(before.append(block(50, name="new")), cache, scale=2.0)
+    assert (made.usage, made.total) == (Usage(0, 4321, 100, 0), 4421)
+
+
+def test_a_local_model_has_no_bill() -> None:
+    rules, prompt = CacheRules("none"), conversation(100)
+    made = foretell(prompt, Cache(), (), rules=rules, scale=1.5)
+    assert (made.usage, made.total, made.cause) == (Usage(), 3150, Cause.NONE)
+    assert after(made, Usage(100, 2000, 0, 0), Cache(), prompt, rules).held == {}
+    assert audit(made, Usage(2100, 0, 0, 0), rules).cause is Cause.NONE
+
+
 def test_below_the_minimum_nothing_is_written() -> None:
     short = Prompt.empty().extend([block(999, Layer.SYSTEM)])
     assert foretell(short, Cache()).usage == Usage(999, 0, 0, 0)
@@ -232,6 +247,8 @@ def causes() -> list[tuple[str, dict[str, Any], Cause]]:
     return [
         ("all is read", {"prompt": prompt, "last": sent(before), "markers": at_last}, Cause.NONE),
         ("nothing was sent", {"prompt": prompt, "cache": Cache()}, Cause.FIRST),
+        ("another session's head is read", {"prompt": prompt}, Cause.NONE),
+        ("a prompt that was cut back", {"prompt": before, "last": sent(prompt)}, Cause.CHANGED),
         ("too late", {"prompt": prompt, "last": sent(before), "markers": at_last, "now": NOW + 301}, Cause.EXPIRED),
         ("another prefix", {"prompt": prompt, "last": sent(other)}, Cause.CHANGED),
         ("another model", {"prompt": prompt, "last": sent(before, model="b"), "cache": Cache()}, Cause.MODEL_CHANGED),
@@ -303,6 +320,91 @@ def test_entries_have_the_tokens_of_the_bill_and_the_time_to_live_that_was_grant
     assert {entry.ttl for entry in shortened.held.values()} == {300}
 
 
+def test_new_entries_are_counted_on_from_the_one_that_was_read() -> None:
+    """The bill is for all behind the hit; what lies between two breakpoints has its share of it."""
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 4000)
+    prompt = before.extend([block(30, name="one"), block(60, name="two"), block(10, name="unmarked")])
+    made = foretell(prompt, cache, (Marker(3, "short"), Marker(4, "short"), Marker(5, "short")))
+    after(made, Usage(fresh=20, cache_read=4000, cache_write=180, cache_write_long=0), cache, prompt)
+    assert sorted(entry.tokens for entry in cache.held.values()) == [4000, 4060, 4180]
+
+
+def test_an_entry_that_was_found_behind_a_breakpoint_is_renewed_too() -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 2100)
+    prompt = before.append(block(50, name="new"))
+    made = foretell(prompt, cache, now=NOW + 299)
+    after(made, made.usage, cache, prompt)
+    another = before.append(block(70, name="another way"))
+    assert foretell(another, cache, now=NOW + 299 + 299).usage.cache_read == 2100
+    assert foretell(another, cache, now=NOW + 299 + 300).usage.cache_read == 0
+
+
+def test_sending_the_same_again_renews_all_of_it() -> None:
+    cache, prompt = Cache(), conversation(100)
+    markers = tail(prompt, 1, 2)
+    made = foretell(prompt, cache, markers, now=NOW)
+    after(made, made.usage, cache, prompt)
+    ping = foretell(prompt, cache, markers, now=NOW + 240)
+    assert ping.usage == Usage(0, 2100, 0, 0)
+    after(ping, ping.usage, cache, prompt)
+    assert {entry.used for entry in cache.held.values()} == {NOW + 240}
+    assert sorted(entry.tokens for entry in cache.held.values()) == [1500, 2000, 2100]
+
+
+def test_a_hit_neither_writes_before_itself_nor_changes_a_time_to_live() -> None:
+    """An entry keeps the one that it was written with, whatever is asked for later."""
+    cache, before = Cache(), conversation(100)
+    cache.put(before.at(2), 2000, ttl=3600)
+    cache.put(before, 2100)
+    prompt = before.append(block(50, name="new"))
+    made = foretell(prompt, cache, tail(prompt, 1, 2, 3))
+    after(made, made.usage, cache, prompt)
+    assert {entry.tokens: entry.ttl for entry in cache.held.values()} == {2000: 3600, 2100: 300, 2150: 300}
+
+
+def test_what_lived_longer_than_promised_lives_on_and_costs_nothing_its_life() -> None:
+    """The provider read an entry whose lease had run out by our count; the shorter one that we expected is not lost."""
+    cache, before = Cache(), conversation(100, 100)
+    cache.put(before, 2200, used=NOW - 300)
+    cache.put(before.at(3), 2100)
+    prompt = before.append(block(50, name="new"))
+    made = foretell(prompt, cache, tail(prompt, 4))
+    assert made.usage.cache_read == 2100
+    after(made, Usage(0, 2200, 50, 0), cache, prompt)
+    assert foretell(prompt, cache, tail(prompt, 4), now=NOW + 359).usage.cache_read == 2250
+    another = before.at(3).append(block(9, name="another way"))
+    assert foretell(another, cache, now=NOW + 299).usage.cache_read == 2100
+
+
+def test_what_was_dropped_and_written_anew_is_there() -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 2100)
+    prompt = before.append(block(50, name="new"))
+    made = foretell(prompt, cache, tail(prompt, 3))
+    after(made, Usage(0, 0, 2150, 0), cache, prompt)
+    assert foretell(before, cache, now=made.now + 299).usage.cache_read == 2100
+
+
+@pytest.mark.parametrize(("read", "ttl"), [(2000, 300), (2004, 3600)])
+def test_of_two_like_entries_the_nearer_one_was_read(read: int, ttl: float) -> None:
+    """What lies behind it was written, with the time to live that was asked for now."""
+    cache, prompt = Cache(), conversation(4, 50)
+    cache.put(prompt.at(2), 2000)
+    cache.put(prompt.at(3), 2004, ttl=3600)
+    made = foretell(prompt, cache, tail(prompt, 2, 3))
+    after(made, Usage(0, read, 2054 - read, 0), cache, prompt)
+    entry = cache.find(SCOPE.key(RULES, head=False), prompt.at(3).digest)
+    assert entry is not None
+    assert entry.ttl == ttl
+
+
+def test_a_call_without_markers_leaves_nothing() -> None:
+    made = foretell(conversation(100), Cache(), ())
+    assert after(made, Usage(2100, 0, 0, 0), Cache(), conversation(100)).held == {}
+
+
 def test_what_the_provider_dropped_is_forgotten() -> None:
     cache, before = Cache(), conversation(100)
     cache.put(before, 2100)
@@ -319,10 +421,11 @@ def test_without_a_reported_write_nothing_is_believed_to_be_written() -> None:
     assert after(made, Usage(2100, 0, 0, 0), Cache(), conversation(100)).held == {}
 
 
-def test_silence_leaves_the_forecast_standing() -> None:
+@pytest.mark.parametrize("told", [Usage(), Usage(None, 0, None), Usage(None, 0, 9, 0), Usage(7, None, 0, 0)])
+def test_silence_leaves_the_forecast_standing(told: Usage) -> None:
     prompt = conversation(100)
     made = foretell(prompt, Cache())
-    (entry,) = after(made, Usage(None, None, None), Cache(), prompt).held.values()
+    (entry,) = after(made, told, Cache(), prompt).held.values()
     assert entry.tokens == 2100
 
 
