@@ -10,6 +10,7 @@ from context.block import Block, Layer, Opaque, Role, Text, ToolCall
 from context.breakpoints import Marker
 from context.cache_rules import CacheRules
 from context.cachemodel import Entry, Scope, find_hit, points
+from context.explain import layer_read
 from context.forecast import Cause, Forecast, Sent, forecast, settle
 from context.prompt import Prompt
 from context.sizes import Anchor, Sizes
@@ -354,14 +355,16 @@ def test_sending_the_same_again_renews_all_of_it() -> None:
 
 
 def test_a_hit_neither_writes_before_itself_nor_changes_a_time_to_live() -> None:
-    """An entry keeps the one that it was written with, whatever is asked for later."""
+    """An entry keeps the one that it was written with, whatever is asked for later, and a dead one stays dead."""
     cache, before = Cache(), conversation(100)
+    cache.put(before.at(1), 1500, used=NOW - 300)
     cache.put(before.at(2), 2000, ttl=3600)
     cache.put(before, 2100)
     prompt = before.append(block(50, name="new"))
     made = foretell(prompt, cache, tail(prompt, 1, 2, 3))
     after(made, made.usage, cache, prompt)
-    assert {entry.tokens: entry.ttl for entry in cache.held.values()} == {2000: 3600, 2100: 300, 2150: 300}
+    alive = [entry for entry in cache.held.values() if entry.alive(made.now)]
+    assert {entry.tokens: entry.ttl for entry in alive} == {2000: 3600, 2100: 300, 2150: 300}
 
 
 def test_what_lived_longer_than_promised_lives_on_and_costs_nothing_its_life() -> None:
@@ -489,3 +492,26 @@ def test_a_cache_that_lasts_longer_than_promised_is_no_miss() -> None:
     cache.put(before, 2100)
     made = foretell(before.append(block(50, name="new")), cache, last=sent(before), now=NOW + 400)
     assert audit(made, Usage(0, 2100, 50, 0), RULES).cause is Cause.NONE
+
+
+# --- in words
+
+
+@pytest.mark.parametrize(
+    ("usage", "layer"),
+    [
+        (Usage(0, 1500, 800, 0), Layer.SYSTEM),
+        (Usage(0, 3000, 1600, 0), Layer.SYSTEM),  # the model's tokens are smaller than the estimate's
+        (Usage(0, 1540, 760, 0), Layer.SYSTEM),
+        (Usage(0, 1555, 745, 0), None),
+        (Usage(100, 2000, 200, 0), Layer.PROJECT),
+        (Usage(0, 1750, 550, 0), None),
+        (Usage(0, 2300, 0, 0), None),
+        (Usage(0, 0, 2300, 0), None),
+        (Usage(0, 1500, None), None),
+        (Usage(2300, None, 0), None),
+    ],
+)
+def test_the_layer_at_whose_end_reading_stopped(usage: Usage, layer: Layer | None) -> None:
+    """Field report 49: by the layers' shares of the bill."""
+    assert layer_read(conversation(100, 200), usage, "any") is layer
