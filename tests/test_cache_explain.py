@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from emulator import Emulator, ManualClock, Read, play
 from agent import oneshot
 from agent.ledger import Ledger
 from agent.reports.explain import Explanation, explain, print_explanations
+from context.audit import Verdict
 from context.block import Block, Layer, Role, Text, ToolCall, ToolResult, ToolSpec
 from context.explain import first_difference, sentence
 from context.forecast import Cause
@@ -108,6 +110,18 @@ def test_the_time_of_an_expiry_is_told(desk: Desk, capsys: pytest.CaptureFixture
     assert found.call.verdict is not None
     assert found.call.verdict.cause is Cause.EXPIRED
     assert found.call.verdict.since == began + 300
+
+
+def test_a_local_call_is_not_said_to_have_read_everything(desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
+    desk.run("first", again=False, model=MODEL)
+    (found,) = explained(desk, 1)
+    local = replace(found, call=replace(found.call, verdict=Verdict(Cause.NONE, True, None)))
+    with Ledger.open(desk.folders.ledger) as ledger:
+        (row,) = ledger.sessions()
+    print_explanations(row, [local])
+    shown = capsys.readouterr().out
+    assert "what the engine reused" in shown
+    assert "everything" not in shown
 
 
 def block(*parts: Text | ToolCall | ToolResult, layer: Layer = Layer.HISTORY) -> Block:

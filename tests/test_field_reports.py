@@ -15,6 +15,7 @@ from desk import Desk, compact
 from emulator import Call, Emulator, ManualClock, Read, Recorded, Reply, assert_extends, play, raw_prefix
 
 from agent.ledger import Ledger
+from agent.reports.cost import CostReport, print_report
 from agent.reports.explain import explain, print_explanations
 from context.forecast import Cause
 
@@ -204,3 +205,20 @@ def test_a_cache_that_is_stuck_at_the_first_layer_says_so(
     shown = explained(desk, capsys)
     assert shown.count("The forecast did not say so.\nOnly SYSTEM was read.") == 3
     assert shown.count("Only ") == 3, "and the calls before have missed nothing"
+
+
+@pytest.mark.parametrize("flavour", ["lmstudio", "vllm-no-details"])
+def test_a_server_that_says_nothing_of_its_cache_has_unknown_counters_and_no_price(
+    desk: Desk, server: Emulator, home: Path, capsys: pytest.CaptureFixture[str], flavour: str
+) -> None:
+    """Field report 92: in both reports, and nothing is claimed of what it read."""
+    (home / "config.toml").write_text(f'[endpoints.box]\nbase_url = "{server.url}/flavours/{flavour}/v1"\n')
+    desk.run("look", again=False, model="box/some-model")
+    shown = explained(desk, capsys)
+    assert shown.count("billed    unknown  unknown  unknown     unknown") == 2
+    assert shown.count("The provider does not report what it read from its cache.\n") == 2
+    with Ledger.open(desk.folders.ledger) as ledger:
+        (row,) = ledger.sessions()
+        print_report(CostReport.of(row, ledger.calls(row.id), []))
+    (total,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("total"))
+    assert total.split() == ["total", "unknown", "unknown", "unknown", "40", "unknown", "unknown", "price"]

@@ -108,8 +108,13 @@ def _verdict(call: CallRow) -> str:
         return "Made by a release that did not forecast."
     if verdict is None:
         return "Nothing was billed, so there is nothing to compare."
+    if verdict.cause is Cause.NONE and verdict.missed is None:
+        return "A local model: nothing is billed, and what was read is what the engine reused."
     if verdict.cause is Cause.NONE and not verdict.missed:
         return "As expected: everything that had been sent before was read from the cache."
+    if verdict.cause is Cause.NOT_REPORTED:
+        said = sentence(verdict.cause)
+        return f"{said[0].upper()}{said[1:]}."
     when = f" at {_clock(verdict.since)}" if verdict.since is not None else ""
     missed = f"{tokens(verdict.missed)} tokens were not read: " if verdict.missed else ""
     foreseen = "The forecast said so." if verdict.foreseen else "The forecast did not say so."
