@@ -439,7 +439,8 @@ def test_silence_leaves_the_forecast_standing(told: Usage) -> None:
     ("usage", "diagnosis", "cause", "foreseen", "missed"),
     [
         (Usage(0, 2100, 50, 0), None, Cause.NONE, True, 0),
-        (Usage(0, 2095, 55, 0), None, Cause.NONE, True, 5),
+        (Usage(0, 2090, 60, 0), None, Cause.NONE, True, 10),  # half a per cent: the same prefix
+        (Usage(0, 2089, 61, 0), None, Cause.EVICTED, False, 11),
         (Usage(0, 2000, 150, 0), None, Cause.EVICTED, False, 100),
         (Usage(0, 0, 2150, 0), None, Cause.EVICTED, False, 2100),
         (Usage(0, 0, 2150, 0), "tools_changed", Cause.CHANGED, False, 2100),
@@ -471,12 +472,36 @@ def test_a_provider_that_disagrees_with_a_foreseen_cause_is_told() -> None:
     assert not audit(made, Usage(0, 0, 2150, 0), RULES, "hit").disputed
 
 
-def test_a_lease_that_ran_out_on_the_way_is_expired_and_not_evicted() -> None:
+@pytest.mark.parametrize(
+    ("ttl", "cause", "since"),
+    [(65, Cause.EXPIRED, NOW + 65), (65.5, Cause.EVICTED, None), (None, Cause.EVICTED, None)],
+)
+def test_a_lease_that_ran_out_on_the_way_is_expired_and_not_evicted(
+    ttl: float | None, cause: Cause, since: float | None
+) -> None:
+    """Five seconds for the way and for two clocks that differ."""
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 2100, ttl=ttl)
+    made = foretell(before.append(block(50, name="new")), cache, last=sent(before))
+    verdict = audit(made, Usage(0, 0, 2150, 0), RULES)
+    assert (verdict.cause, verdict.foreseen, verdict.since) == (cause, False, since)
+
+
+@pytest.mark.parametrize(
+    ("total", "cause"), [(10_000, Cause.NONE), (10_001, Cause.IMPLAUSIBLE), (667, Cause.NONE), (666, Cause.IMPLAUSIBLE)]
+)
+def test_counters_that_no_tokenizer_explains_are_implausible(total: int, cause: Cause) -> None:
+    """Three times the forecast, and a thousand tokens that the provider may put in front by itself."""
+    made = replace(foretell(conversation(), Cache()), cause=Cause.NONE)
+    assert audit(replace(made, total=3000), Usage(total, 0, 0, 0), RULES).cause is cause
+
+
+def test_a_bill_without_a_total_is_judged_by_what_was_read() -> None:
     cache, before = Cache(), conversation(100)
     cache.put(before, 2100)
-    made = foretell(before.append(block(50, name="new")), cache, last=sent(before), now=NOW + 297)
-    verdict = audit(made, Usage(0, 0, 2150, 0), RULES)
-    assert (verdict.cause, verdict.foreseen, verdict.since) == (Cause.EXPIRED, False, NOW + 300)
+    made = foretell(before.append(block(50, name="new")), cache, last=sent(before))
+    assert audit(made, Usage(None, 2100, None), RULES).cause is Cause.NONE
+    assert audit(made, Usage(None, 0, None), RULES).cause is Cause.EVICTED
 
 
 def test_a_time_to_live_that_was_not_granted_is_named_where_it_was_asked_for() -> None:
