@@ -469,6 +469,9 @@ def test_a_provider_that_disagrees_with_a_foreseen_cause_is_told() -> None:
     made = foretell(before.append(block(50, name="new")), cache, last=sent(before), now=NOW + 400)
     verdict = audit(made, Usage(0, 0, 2150, 0), RULES, "tools_changed")
     assert (verdict.cause, verdict.foreseen, verdict.disputed) == (Cause.EXPIRED, True, True)
+    assert (verdict.missed, verdict.since) == (2100, NOW + 300)
+    changed = replace(made, cause=Cause.CHANGED)
+    assert not audit(changed, Usage(0, 0, 2150, 0), RULES, "tools_changed").disputed
     assert not audit(made, Usage(0, 0, 2150, 0), RULES, "hit").disputed
 
 
