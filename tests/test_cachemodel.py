@@ -449,7 +449,8 @@ def test_silence_leaves_the_forecast_standing(told: Usage) -> None:
         (Usage(50, None, None), None, Cause.NOT_REPORTED, True, None),
         (Usage(0, 900_000, 0, 0), None, Cause.IMPLAUSIBLE, False, None),
         (Usage(0, 10, 0, 0), None, Cause.IMPLAUSIBLE, False, None),
-        (Usage(0, 2100, 50, 60), None, Cause.IMPLAUSIBLE, False, None),
+        (Usage(0, 2100, 50, 50), None, Cause.NONE, True, 0),
+        (Usage(0, 2100, 50, 51), None, Cause.IMPLAUSIBLE, False, None),
     ],
 )
 def test_each_verdict(usage: Usage, diagnosis: str | None, cause: Cause, foreseen: bool, missed: int | None) -> None:
@@ -510,7 +511,8 @@ def test_a_bill_without_a_total_is_judged_by_what_was_read() -> None:
 def test_a_time_to_live_that_was_not_granted_is_named_where_it_was_asked_for() -> None:
     """Field report 28."""
     made = foretell(conversation(100), Cache(), (Marker(2, "long"), Marker(3, "short")))
-    assert audit(made, Usage(0, 0, 2100, 0), RULES).cause is Cause.TTL_SHORTENED
+    verdict = audit(made, Usage(0, 0, 2100, 0), RULES)
+    assert (verdict.cause, verdict.foreseen) == (Cause.TTL_SHORTENED, False)
     assert audit(made, Usage(0, 0, 2100, 2000), RULES).cause is Cause.FIRST
     assert audit(made, Usage(0, 0, 2100, None), RULES).cause is Cause.FIRST, "not split: unknown, and no accusation"
 
@@ -519,7 +521,8 @@ def test_a_cache_that_lasts_longer_than_promised_is_no_miss() -> None:
     cache, before = Cache(), conversation(100)
     cache.put(before, 2100)
     made = foretell(before.append(block(50, name="new")), cache, last=sent(before), now=NOW + 400)
-    assert audit(made, Usage(0, 2100, 50, 0), RULES).cause is Cause.NONE
+    verdict = audit(made, Usage(0, 2100, 50, 0), RULES)
+    assert (verdict.cause, verdict.foreseen, verdict.missed) == (Cause.NONE, False, 0)
 
 
 # --- in words
