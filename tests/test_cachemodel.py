@@ -247,6 +247,7 @@ def causes() -> list[tuple[str, dict[str, Any], Cause]]:
     at_last = tail(prompt, before.length)
     return [
         ("all is read", {"prompt": prompt, "last": sent(before), "markers": at_last}, Cause.NONE),
+        ("the same again", {"prompt": before, "last": sent(before)}, Cause.NONE),
         ("nothing was sent", {"prompt": prompt, "cache": Cache()}, Cause.FIRST),
         ("another session's head is read", {"prompt": prompt}, Cause.NONE),
         ("a prompt that was cut back", {"prompt": before, "last": sent(prompt)}, Cause.CHANGED),
@@ -283,6 +284,17 @@ def test_every_expected_miss_has_its_cause(options: dict[str, Any], cause: Cause
     assert made.cause is cause
     if cause is Cause.EXPIRED:
         assert made.since == NOW + 300
+
+
+def test_what_could_have_been_read_is_the_last_request_and_not_the_head_that_is_left() -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before.at(2), 2000, ttl=3600)
+    cache.put(before, 2100)
+    prompt = before.append(block(50, name="new"))
+    made = foretell(prompt, cache, tail(prompt, 2, 3), last=sent(before), now=NOW + 301)
+    assert (made.usage, made.cause, made.since) == (Usage(0, 2000, 150, 0), Cause.EXPIRED, NOW + 300)
+    verdict = audit(made, made.usage, RULES)
+    assert (verdict.cause, verdict.foreseen, verdict.missed) == (Cause.EXPIRED, True, 100)
 
 
 # --- what the cache holds afterwards
@@ -356,12 +368,12 @@ def test_sending_the_same_again_renews_all_of_it() -> None:
 
 def test_a_hit_neither_writes_before_itself_nor_changes_a_time_to_live() -> None:
     """An entry keeps the one that it was written with, whatever is asked for later, and a dead one stays dead."""
-    cache, before = Cache(), conversation(100)
+    cache, before = Cache(), conversation(60, 40)
     cache.put(before.at(1), 1500, used=NOW - 300)
     cache.put(before.at(2), 2000, ttl=3600)
     cache.put(before, 2100)
     prompt = before.append(block(50, name="new"))
-    made = foretell(prompt, cache, tail(prompt, 1, 2, 3))
+    made = foretell(prompt, cache, tail(prompt, 1, 2, 3, 4))
     after(made, made.usage, cache, prompt)
     alive = [entry for entry in cache.held.values() if entry.alive(made.now)]
     assert {entry.tokens: entry.ttl for entry in alive} == {2000: 3600, 2100: 300, 2150: 300}
@@ -379,6 +391,15 @@ def test_what_lived_longer_than_promised_lives_on_and_costs_nothing_its_life() -
     assert foretell(prompt, cache, tail(prompt, 4), now=NOW + 359).usage.cache_read == 2250
     another = before.at(3).append(block(9, name="another way"))
     assert foretell(another, cache, now=NOW + 299).usage.cache_read == 2100
+
+
+def test_what_another_machine_wrote_is_read_and_remembered_with_the_rest() -> None:
+    """Nothing is known of what was read; what the bill says was written behind it is."""
+    cache, prompt = Cache(), conversation(100)
+    made = foretell(prompt, cache, tail(prompt, 2))
+    assert made.hit is None
+    after(made, Usage(0, 2000, 100, 0), cache, prompt)
+    assert foretell(prompt.append(block(9)), cache, now=made.now + 299).usage.cache_read == 2100
 
 
 def test_what_was_dropped_and_written_anew_is_there() -> None:
@@ -417,6 +438,32 @@ def test_what_the_provider_dropped_is_forgotten() -> None:
     after(made, Usage(0, 0, 2150, 0), cache, prompt)
     assert not cache.held[SCOPE.key(RULES, head=False), before.digest].alive(made.now)
     assert foretell(prompt, cache, now=made.now).usage.cache_read == 2150
+
+
+def test_where_less_was_read_than_expected_the_rest_is_forgotten() -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before.at(2), 2000)
+    cache.put(before, 2100)
+    prompt = before.append(block(50, name="new"))
+    made = foretell(prompt, cache, tail(prompt, 2))
+    after(made, Usage(0, 2000, 150, 0), cache, prompt)
+    another = before.append(block(9, name="another way"))
+    assert foretell(another, cache, tail(another, 2), now=made.now).usage.cache_read == 2000
+
+
+def test_what_the_bill_shows_to_be_below_the_minimum_was_not_written() -> None:
+    cache, prompt = Cache(), conversation(100)
+    after(foretell(prompt, cache, tail(prompt, 1, 2)), Usage(0, 0, 1050, 0), cache, prompt)
+    assert sorted(entry.tokens for entry in cache.held.values()) == [1000, 1050]
+
+
+def test_a_request_that_reads_and_writes_nothing_leaves_what_it_read() -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 2100)
+    prompt = before.append(block(50, name="new"))
+    made = foretell(prompt, cache)
+    after(made, Usage(50, 2100, 0, 0), cache, prompt)
+    assert [(entry.tokens, entry.used) for entry in cache.held.values()] == [(2100, made.now)]
 
 
 def test_without_a_reported_write_nothing_is_believed_to_be_written() -> None:
@@ -514,6 +561,7 @@ def test_a_time_to_live_that_was_not_granted_is_named_where_it_was_asked_for() -
     verdict = audit(made, Usage(0, 0, 2100, 0), RULES)
     assert (verdict.cause, verdict.foreseen) == (Cause.TTL_SHORTENED, False)
     assert audit(made, Usage(0, 0, 2100, 2000), RULES).cause is Cause.FIRST
+    assert audit(made, Usage(2100, 0, 0, 0), RULES).cause is Cause.FIRST, "nothing was written at all"
     assert audit(made, Usage(0, 0, 2100, None), RULES).cause is Cause.FIRST, "not split: unknown, and no accusation"
 
 
