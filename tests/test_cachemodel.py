@@ -232,6 +232,11 @@ def causes() -> list[tuple[str, dict[str, Any], Cause]]:
         ("no marker", {"prompt": prompt, "last": sent(before), "markers": ()}, Cause.NO_MARKERS),
         ("not known", {"prompt": prompt, "last": sent(before), "cache": Cache()}, Cause.UNKNOWN),
         (
+            "just long enough",
+            {"prompt": prompt, "last": sent(before), "cache": Cache(), "rules": replace(RULES, min_tokens=2100)},
+            Cause.UNKNOWN,
+        ),
+        (
             "too short",
             {"prompt": prompt, "last": sent(before), "cache": Cache(), "rules": replace(RULES, min_tokens=2101)},
             Cause.BELOW_MINIMUM,

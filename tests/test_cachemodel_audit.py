@@ -145,6 +145,16 @@ def test_of_two_like_entries_the_nearer_one_was_read(read: int, ttl: float) -> N
     assert entry.ttl == ttl
 
 
+@pytest.mark.parametrize(("read", "alive"), [(2110, True), (2090, True), (2089, False)])
+def test_a_count_that_is_half_a_per_cent_off_means_the_same_prefix(read: int, alive: bool) -> None:
+    cache, before = Cache(), conversation(100)
+    cache.put(before, 2100)
+    prompt = before.append(block(50, name="new"))
+    made = foretell(prompt, cache)
+    after(made, Usage(0, read, 2150 - read, 0), cache, prompt)
+    assert cache.held[SCOPE.key(RULES, head=False), before.digest].alive(made.now) is alive
+
+
 def test_a_call_without_markers_leaves_nothing() -> None:
     made = foretell(conversation(100), Cache(), ())
     assert after(made, Usage(2100, 0, 0, 0), Cache(), conversation(100)).held == {}
