@@ -1,24 +1,22 @@
 """One call to the model: forecast, stream, retries, bill, audit, and the ledger's record of all of it."""
 
-from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
 from agent import events
-from agent.bill import Bill, Pricing
+from agent.bill import Bill
 from agent.clock import Clock
 from agent.counting import Counter
 from agent.forecaster import Forecaster
 from agent.keeper import Keeper
 from agent.ledger_rows import CallOutcome, ForecastRow
+from agent.parts import Parts
 from agent.retry import wait_before_retry
-from agent.session import Session
 from agent.speed import decode_tps
 from backends import base
 from backends.base import (
-    Backend,
     BackendError,
     Diagnosis,
     ErrorKind,
@@ -46,30 +44,20 @@ class Reply:
 
 
 class Caller:
-    """Makes the calls of one session on one backend. `random` gives numbers in [0, 1)."""
+    """Makes the calls of one session on one backend."""
 
     def __init__(
-        self,
-        session: Session,
-        backend: Backend,
-        forecaster: Forecaster,
-        counter: Counter,
-        keeper: Keeper,
-        pricing: Pricing,
-        emit: Callable[[events.Event], None],
-        clock: Clock,
-        random: Callable[[], float],
-        veto: Veto | None = None,
+        self, parts: Parts, forecaster: Forecaster, counter: Counter, keeper: Keeper, veto: Veto | None = None
     ) -> None:
-        self._session = session
-        self._backend = backend
+        self._session = parts.session
+        self._backend = parts.backend
+        self._pricing = parts.pricing
+        self._emit = parts.emit
+        self._clock = parts.clock
+        self._random = parts.random
         self._forecaster = forecaster
         self._counter = counter
         self._keeper = keeper
-        self._pricing = pricing
-        self._emit = emit
-        self._clock = clock
-        self._random = random
         self._veto = veto
         self._counted = 0  # blocks of the prompt whose tokens are known
 

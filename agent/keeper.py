@@ -6,7 +6,7 @@ what the provider says it read, and recorded with its price.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,12 +14,11 @@ from decimal import Decimal
 from typing import Final, Literal
 
 from agent import events
-from agent.bill import Bill, Pricing
-from agent.clock import Clock
+from agent.bill import Bill
 from agent.forecaster import Forecaster, Plan
+from agent.parts import Parts
 from agent.ping_record import Ping
-from agent.session import Session
-from backends.base import Backend, BackendError, Request, Usage
+from backends.base import BackendError, Request, Usage
 from context.cachemodel import Entry
 
 Activity = Literal["tool", "rate_limit"]
@@ -43,22 +42,13 @@ class KeepLimits:
 class Keeper:
     """For one session on one backend."""
 
-    def __init__(
-        self,
-        session: Session,
-        backend: Backend,
-        forecaster: Forecaster,
-        pricing: Pricing,
-        emit: Callable[[events.Event], None],
-        clock: Clock,
-        limits: KeepLimits,
-    ) -> None:
-        self._session = session
-        self._backend = backend
+    def __init__(self, parts: Parts, forecaster: Forecaster, limits: KeepLimits) -> None:
+        self._session = parts.session
+        self._backend = parts.backend
+        self._pricing = parts.pricing
+        self._emit = parts.emit
+        self._clock = parts.clock
         self._forecaster = forecaster
-        self._pricing = pricing
-        self._emit = emit
-        self._clock = clock
         self._limits = limits
 
     @asynccontextmanager

@@ -23,6 +23,7 @@ from agent.keeper import Keeper, KeepLimits
 from agent.ledger import Ledger
 from agent.ledger_rows import SessionRow
 from agent.loop import Limits, Loop
+from agent.parts import Parts
 from agent.permissions import Mode
 from agent.redact import Redactor
 from agent.session import Session, session_lock
@@ -108,7 +109,8 @@ async def run_once(task: Task, settings: Settings, folders: Folders, around: Sur
         around.emit(
             events.SessionOpened(session.id, info.name, settings.mode, show_name(str(task.directory)), session.resumed)
         )
-        loop = _assemble(session, backend, counter, pricer, task, settings, folders, redactor, around)
+        parts = Parts(session, backend, pricer, around.emit, around.clock, around.random)
+        loop = _assemble(parts, counter, task, settings, folders, redactor, around)
         try:
             finished = await loop.turn(task.command, _environment(task, settings, around))
         except asyncio.CancelledError:
@@ -117,16 +119,15 @@ async def run_once(task: Task, settings: Settings, folders: Folders, around: Sur
 
 
 def _assemble(
-    session: Session,
-    backend: Backend,
+    parts: Parts,
     counter: Counter,
-    pricer: Pricing,
     task: Task,
     settings: Settings,
     folders: Folders,
     redactor: Redactor,
     around: Surroundings,
 ) -> Loop:
+    session, backend = parts.session, parts.backend
     spill = folders.output(session.id).resolve()
     small = backend.capabilities.profile == "compact"
     context = ToolContext(
@@ -148,10 +149,8 @@ def _assemble(
     if settings.cache_ttl == "long":
         ttl |= {Layer.SYSTEM: "long", Layer.PROJECT: "long"}
     forecaster = Forecaster(session, backend, settings.effort, ttl)
-    keeper = Keeper(session, backend, forecaster, pricer, around.emit, around.clock, _keep_limits(settings))
-    caller = Caller(
-        *(session, backend, forecaster, counter, keeper, pricer, around.emit, around.clock, around.random), veto
-    )
+    keeper = Keeper(parts, forecaster, _keep_limits(settings))
+    caller = Caller(parts, forecaster, counter, keeper, veto)
     return Loop(session, caller, toolbox, keeper, Limits(settings.max_turns, settings.max_cost), around.emit)
 
 

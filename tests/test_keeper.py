@@ -21,6 +21,7 @@ from agent.keeper import Keeper, KeepLimits
 from agent.ledger import Ledger
 from agent.ledger_rows import CallRow
 from agent.oneshot import Surroundings, Task, run_once
+from agent.parts import Parts
 from agent.ping_record import Ping
 from agent.reports.cost import CostReport
 from agent.session import Session
@@ -272,7 +273,8 @@ async def test_a_turn_cancels_a_ping_in_flight_at_once(waiting: Waiting, server:
         backend.warm = never  # type: ignore[method-assign]
         forecaster = Forecaster(session, backend, None)
         forecaster.plan(waiting.clock.now())
-        keeper = Keeper(session, backend, forecaster, pricing(info), waiting.note, waiting.clock, KeepLimits())
+        parts = Parts(session, backend, pricing(info), waiting.note, waiting.clock, lambda: 0.0)
+        keeper = Keeper(parts, forecaster, KeepLimits())
         bill = Bill()
         async with asyncio.timeout(5):
             async with keeper.during("tool", bill):

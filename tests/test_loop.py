@@ -17,6 +17,7 @@ from agent.gate import ModeGate
 from agent.keeper import Keeper, KeepLimits
 from agent.ledger import Ledger
 from agent.loop import Limits, Loop
+from agent.parts import Parts
 from agent.permissions import Mode
 from agent.redact import Redactor
 from agent.session import Session
@@ -113,13 +114,9 @@ class Run:
         toolbox = Toolbox(self.session, registry(), context, gate, Redactor({}), self.events.append, self.clock)
         price = None if cost is None else Decimal(cost)
         forecaster, pricing = Forecaster(self.session, backend, None), lambda usage, at: (price, "test")
-        keeper = Keeper(
-            self.session, backend, forecaster, pricing, self.events.append, self.clock, KeepLimits(on=False)
-        )
-        caller = Caller(
-            *(self.session, backend, forecaster, Counter(), keeper, pricing),
-            *(self.events.append, self.clock, lambda: 0.0),
-        )
+        parts = Parts(self.session, backend, pricing, self.events.append, self.clock, lambda: 0.0)
+        keeper = Keeper(parts, forecaster, KeepLimits(on=False))
+        caller = Caller(parts, forecaster, Counter(), keeper)
         return Loop(self.session, caller, toolbox, keeper, limits, self.events.append), backend
 
     async def turn(self, *steps: Step, limits: Limits = NO_LIMITS, cost: str | None = "0.01") -> events.TurnFinished:
