@@ -1,4 +1,4 @@
-"""A ledger of an earlier release goes on in this one (field report 134): its sessions, its calls, and the same tables."""
+"""A ledger of an earlier release goes on in this one (field report 134): sessions, calls, and the same tables."""
 
 import sqlite3
 from pathlib import Path
