@@ -21,8 +21,8 @@ class CacheRecord:
     def remember(self, connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
         """Keep `entries`, each in place of the one of equal key and prefix, within the caller's transaction."""
         connection.executemany(
-            "INSERT OR REPLACE INTO cached VALUES (?, ?, ?, ?, ?)",
-            [(entry.key, entry.prefix, entry.tokens, entry.used, entry.ttl) for entry in entries],
+            "INSERT OR REPLACE INTO cached VALUES (?, ?, ?, ?, ?, ?)",
+            [(entry.key, entry.prefix, entry.tokens, entry.used, entry.ttl, entry.written) for entry in entries],
         )
 
     def refused(self, endpoint: str) -> frozenset[CacheOption]:

@@ -119,13 +119,15 @@ class Caller:
             effort=plan.scope.effort,
             forecast=expected,
             baseline=plan.baseline,
+            epoch=session.epoch,
+            turn=session.turn,
         )
         self._emit(events.CallStarted(self._number, expected.total, expected.usage, expected.usd))
         stream = _Stream(self._clock)
 
         def settle(status: str, reply: Block | None = None) -> CallOutcome:
             outcome = self._outcome(status, stream)
-            place = (session.id, session.prompt.length, reply) if reply is not None else None
+            place = (session.id, session.epoch, session.prompt.length, reply) if reply is not None else None
             if outcome.usage.cache_read is not None or status == "done":  # the provider began to answer
                 verdict, entries = self._forecaster.audit(plan, outcome.usage, stream.diagnosis)
                 outcome = replace(outcome, verdict=verdict, entries=entries)

@@ -56,7 +56,7 @@ class Forecaster:
     def plan(self, now: float) -> Plan:
         """Markers and forecast for the session's prompt as it is. The prompt's blocks should have been counted."""
         session, ledger, rules = self._session, self._session.ledger, self._rules
-        last, mine = self._goes_on(ledger.last_answered(session.id)), None
+        last, mine = self._known(ledger.last_answered(session.id)), None
         if last is not None:
             mine = self._goes_on(ledger.last_answered(session.id, self._scope))
         markers: tuple[Marker, ...] = ()
@@ -78,6 +78,7 @@ class Forecaster:
             last=last.sent if last else None,
             now=now,
             anchor=Anchor(mine.blocks, billed) if mine and billed else None,
+            epoch=session.epoch,
         )
         baseline = last
         if last is None and rules.kind != "none":
@@ -153,9 +154,15 @@ class Forecaster:
         self._session.ledger.caches.refuse(self._backend.endpoint, option, at)
         return True
 
+    def _known(self, call: CallRow | None) -> CallRow | None:
+        """The call, if it was recorded with what a forecast needs and is not longer than the prompt is now."""
+        if call is None or call.sent is None:
+            return None
+        return call if call.epoch != self._session.epoch or call.blocks <= self._session.prompt.length else None
+
     def _goes_on(self, call: CallRow | None) -> CallRow | None:
-        """The call, if it is one of this release's and not longer than the prompt is now."""
-        return call if call and call.sent and call.blocks <= self._session.prompt.length else None
+        """The call, if the prompt goes on from it."""
+        return call if self._known(call) and call and call.epoch == self._session.epoch else None
 
     def _compare(self, made: Forecast, other: CallRow | None) -> Forecast:
         """The forecast of a first call, when another session's call says what could have been read.
@@ -166,7 +173,7 @@ class Forecaster:
         if other is None:
             return made
         ledger, prompt = self._session.ledger, self._session.prompt
-        theirs = ledger.prompt(other.session, min(other.blocks, _LONGEST_HEAD))
+        theirs = ledger.prompt(other.session, min(other.blocks, _LONGEST_HEAD), other.epoch)
         read = made.hit.blocks if made.hit else 0
         layers: list[Literal[Layer.SYSTEM, Layer.PROJECT]] = [Layer.SYSTEM]
         row, mine = ledger.session(other.session), ledger.session(self._session.id)

@@ -5,17 +5,29 @@ Several agents may use the same file at once; two on the same session are told a
 """
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
 from agent.cache_record import CacheRecord
 from agent.database import Database, LedgerError
-from agent.ledger_rows import CallOutcome, CallRow, ForecastRow, SessionRow, ToolRun, call_row, readable, session_row
+from agent.ledger_rows import (
+    CallOutcome,
+    CallRow,
+    EpochRow,
+    ForecastRow,
+    SessionRow,
+    call_row,
+    epoch_row,
+    readable,
+    session_row,
+)
+from agent.pause_record import PauseRecord
 from agent.ping_record import PingRecord
-from context.block import Block, ToolResult
+from agent.tool_record import ToolRecord
+from context.block import Block
 from context.breakpoints import Marker
 from context.cachemodel import Scope
 from context.canonical import canonical_json
@@ -23,7 +35,7 @@ from context.notices import Environment
 from context.prompt import Prompt
 from context.tokens import Scale
 
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 
 
 class SessionBusyError(LedgerError):
@@ -37,6 +49,8 @@ class Ledger:
         self._database = database
         self.caches = CacheRecord(database)
         self.pings = PingRecord(database, self.caches)
+        self.pauses = PauseRecord(database)
+        self.tools = ToolRecord(database)
 
     @classmethod
     def open(cls, path: Path, *, busy_timeout_s: float = 10.0) -> "Ledger":
@@ -44,9 +58,13 @@ class Ledger:
 
         Raises LedgerError when it is damaged, locked, not writable or of a newer release.
         """
-        schema = Path(__file__).with_name("ledger_schema.sql").read_text(encoding="utf-8")
-        migration = Path(__file__).with_name("ledger_migrations.sql").read_text(encoding="utf-8")
-        return cls(Database(path, schema, _FORMAT, {1: migration}, busy_timeout_s))
+        here = Path(__file__)
+        schema = here.with_name("ledger_schema.sql").read_text(encoding="utf-8")
+        migrations = {
+            older: here.with_name(f"ledger_migration_{older}.sql").read_text(encoding="utf-8")
+            for older in range(1, _FORMAT)
+        }
+        return cls(Database(path, schema, _FORMAT, migrations, busy_timeout_s))
 
     def close(self) -> None:
         self._database.close()
@@ -63,21 +81,25 @@ class Ledger:
         """Record a new session together with the first blocks of its prompt."""
         with self._database.transaction() as connection:
             connection.execute(
-                "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (row.id, row.created, row.directory, row.title, row.told, row.parent, row.forked_at),
+                "INSERT INTO session (id, created, directory, title, told) VALUES (?, ?, ?, ?, ?)",
+                (row.id, row.created, row.directory, row.title, row.told),
             )
-            self._append(connection, row.id, 0, head)
+            self._append(connection, row.id, 0, 0, head)
 
     def fork_session(self, row: SessionRow) -> None:
         """Record a new session that begins with the first `forked_at` blocks of its parent, and knows what that saw."""
         with self._database.transaction() as connection:
             connection.execute(
-                "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (row.id, row.created, row.directory, row.title, row.told, row.parent, row.forked_at),
+                "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(row.id, row.created, row.directory, row.title, row.told),
+                    *(row.parent, row.forked_at, row.forked_epoch),
+                ),
             )
             connection.execute(
-                "INSERT INTO entry SELECT ?, position, digest FROM entry WHERE session = ? AND position < ?",
-                (row.id, row.parent, row.forked_at),
+                "INSERT INTO entry SELECT ?, epoch, position, digest FROM entry "
+                "WHERE session = ? AND epoch = ? AND position < ?",
+                (row.id, row.parent, row.forked_epoch, row.forked_at),
             )
             connection.execute(
                 "INSERT INTO seen SELECT ?, path, digest FROM seen WHERE session = ?", (row.id, row.parent)
@@ -105,39 +127,76 @@ class Ledger:
         )
         return session_row(rows[0]) if rows else None
 
-    def append(self, session_id: str, position: int, blocks: Iterable[Block], *, told: str | None = None) -> None:
+    def append(
+        self, session_id: str, epoch: int, position: int, blocks: Iterable[Block], *, told: str | None = None
+    ) -> None:
         """Add `blocks` to the session's prompt, the first at `position`.
 
-        Raises SessionBusyError when that place is taken.
+        Raises SessionBusyError when that place is taken or a later epoch has begun.
         """
         with self._database.transaction() as connection:
-            self._append(connection, session_id, position, blocks)
+            self._append(connection, session_id, epoch, position, blocks)
             if told is not None:
                 connection.execute("UPDATE session SET told = ? WHERE id = ?", (told, session_id))
 
-    def _append(self, connection: sqlite3.Connection, session_id: str, position: int, blocks: Iterable[Block]) -> None:
+    def begin_epoch(self, session_id: str, row: EpochRow, blocks: Iterable[Block], told: str) -> None:
+        """Make `blocks` the session's prompt, in place of the one of the epoch before, which stays on record.
+
+        The model no longer sees the files that the old prompt showed. Raises SessionBusyError when another process has
+        begun that epoch.
+        """
+        with self._database.transaction() as connection:
+            self._append(connection, session_id, row.number, 0, blocks)
+            connection.execute(
+                "INSERT INTO epoch VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(session_id, row.number, row.started, row.reason, row.tokens_before, row.tokens_after),
+                    *(_text(row.as_is_usd), _text(row.anew_usd)),
+                ),
+            )
+            connection.execute("UPDATE session SET told = ? WHERE id = ?", (told, session_id))
+            connection.execute("DELETE FROM seen WHERE session = ?", (session_id,))
+
+    def epochs(self, session_id: str) -> list[EpochRow]:
+        """The epochs of a session in order, without its first one."""
+        return [
+            epoch_row(row)
+            for row in self._database.rows("SELECT * FROM epoch WHERE session = ? ORDER BY number", session_id)
+        ]
+
+    def epoch(self, session_id: str) -> int:
+        """The number of the session's last epoch."""
+        rows = self._database.rows("SELECT max(epoch) AS epoch FROM entry WHERE session = ?", session_id)
+        return int(rows[0]["epoch"] or 0)
+
+    def _append(
+        self, connection: sqlite3.Connection, session_id: str, epoch: int, position: int, blocks: Iterable[Block]
+    ) -> None:
+        later = "SELECT 1 FROM entry WHERE session = ? AND epoch > ? LIMIT 1"
+        if connection.execute(later, (session_id, epoch)).fetchone():
+            raise _went_on(session_id)
         for offset, block in enumerate(blocks):
             connection.execute(
                 "INSERT OR IGNORE INTO block VALUES (?, ?, ?)",
                 (block.digest, canonical_json(block.to_json()), block.known_tokens),
             )
             try:
-                connection.execute("INSERT INTO entry VALUES (?, ?, ?)", (session_id, position + offset, block.digest))
+                connection.execute(
+                    "INSERT INTO entry VALUES (?, ?, ?, ?)", (session_id, epoch, position + offset, block.digest)
+                )
             except sqlite3.IntegrityError as error:
-                raise SessionBusyError(
-                    f"Session {session_id} was continued by another process. What it has is kept, and so is what this "
-                    "one has done to your files. Go on there, or start a new session."
-                ) from error
+                raise _went_on(session_id) from error
 
-    def prompt(self, session_id: str, blocks: int | None = None) -> Prompt:
+    def prompt(self, session_id: str, blocks: int | None = None, epoch: int | None = None) -> Prompt:
         """The session's prompt (or its first `blocks` blocks), block for block as it was stored.
 
-        Raises LedgerError for a block that cannot be read.
+        `epoch` None: the last one's. Raises LedgerError for a block that cannot be read.
         """
+        epoch = self.epoch(session_id) if epoch is None else epoch
         rows = self._database.rows(
             "SELECT b.digest, b.body, b.tokens FROM entry e JOIN block b USING (digest) "
-            "WHERE e.session = ? AND (? IS NULL OR e.position < ?) ORDER BY e.position",
-            *(session_id, blocks, blocks),
+            "WHERE e.session = ? AND e.epoch = ? AND (? IS NULL OR e.position < ?) ORDER BY e.position",
+            *(session_id, epoch, blocks, blocks),
         )
         with readable(session_id):
             found = [Block.from_json(json.loads(row["body"]), row["tokens"]) for row in rows]
@@ -175,6 +234,9 @@ class Ledger:
         effort: str | None,
         forecast: ForecastRow,
         baseline: int | None,
+        epoch: int = 0,
+        turn: int | None = None,
+        purpose: str = "turn",
     ) -> tuple[int, int]:
         """Record a request, with what is expected of it, before it is sent. Returns the call's id and its number in the
         session.
@@ -185,11 +247,12 @@ class Ledger:
             cursor = connection.execute(
                 "INSERT INTO call "
                 "(session, number, model, dialect, started, blocks, prompt, markers, estimate, endpoint, effort, "
-                "forecast, baseline, status) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'open')",
+                "forecast, baseline, epoch, turn, purpose, status) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'open')",
                 (
                     *(session_id, number, model, dialect, started, prompt.length, prompt.digest),
                     *(json.dumps([[marker.blocks, marker.ttl] for marker in markers]), forecast.total),
-                    *(endpoint, effort, forecast.to_json(), baseline),
+                    *(endpoint, effort, forecast.to_json(), baseline, epoch, turn, purpose),
                 ),
             )
             return int(cursor.lastrowid or 0), number
@@ -207,13 +270,13 @@ class Ledger:
         call_id: int,
         outcome: CallOutcome,
         *,
-        reply: tuple[str, int, Block] | None = None,
+        reply: tuple[str, int, int, Block] | None = None,
         keep_draft: bool = False,
         counted: Iterable[Block] = (),
     ) -> None:
         """Complete a call, and note the tokens of blocks that were `counted` meanwhile.
 
-        In the same transaction, append its `reply` (session, position, block) and drop its draft.
+        In the same transaction, append its `reply` (session, epoch, position, block) and drop its draft.
         """
         usage, cost, verdict = outcome.usage, outcome.cost_usd, outcome.verdict
         with self._database.transaction() as connection:
@@ -238,8 +301,8 @@ class Ledger:
                 [(block.known_tokens, block.digest) for block in counted],
             )
             if reply is not None:
-                session_id, position, block = reply
-                self._append(connection, session_id, position, [block])
+                session_id, epoch, position, block = reply
+                self._append(connection, session_id, epoch, position, [block])
             if not keep_draft:
                 connection.execute("DELETE FROM draft WHERE call = ?", (call_id,))
 
@@ -261,6 +324,7 @@ class Ledger:
             "SELECT s.parent, depth + 1, min(blocks, s.forked_at) FROM line JOIN session s ON s.id = line.id "
             "WHERE s.parent IS NOT NULL) "
             "SELECT c.* FROM line JOIN call c ON c.session = line.id WHERE (c.status = 'done' OR c.fresh IS NOT NULL) "
+            "AND c.purpose = 'turn' "
             "AND c.blocks <= line.blocks AND (? IS NULL OR (c.endpoint = ? AND c.model = ? AND c.effort IS ?)) "
             "ORDER BY line.depth, c.number DESC LIMIT 1",
             session_id,
@@ -281,6 +345,11 @@ class Ledger:
     def call(self, call_id: int) -> CallRow | None:
         rows = self._database.rows("SELECT * FROM call WHERE id = ?", call_id)
         return call_row(rows[0]) if rows else None
+
+    def last_turn(self, session_id: str) -> int:
+        """The number of the session's last turn, 0 before the first."""
+        rows = self._database.rows("SELECT max(turn) AS turn FROM call WHERE session = ?", session_id)
+        return int(rows[0]["turn"] or 0)
 
     def last_status(self, session_id: str) -> str | None:
         """How the session's last call ended; None before the first."""
@@ -305,53 +374,11 @@ class Ledger:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM draft WHERE call IN (SELECT id FROM call WHERE session = ?)", (session_id,))
 
-    def settle_draft(self, session_id: str, position: int, block: Block) -> None:
+    def settle_draft(self, session_id: str, epoch: int, position: int, block: Block) -> None:
         """Make the session's draft a block of its prompt."""
         with self._database.transaction() as connection:
-            self._append(connection, session_id, position, [block])
+            self._append(connection, session_id, epoch, position, [block])
             connection.execute("DELETE FROM draft WHERE call IN (SELECT id FROM call WHERE session = ?)", (session_id,))
-
-    # Tool runs and what the model has seen
-
-    def start_tool(self, session_id: str, position: int, tool_call: str, started: float) -> None:
-        """Mark a tool call as about to run. Raises LedgerError when it ran before."""
-        with self._database.transaction() as connection:
-            connection.execute(
-                "INSERT INTO tool_run (session, position, tool_call, started) VALUES (?, ?, ?, ?)",
-                (session_id, position, tool_call, started),
-            )
-
-    def finish_tool(
-        self, session_id: str, position: int, result: ToolResult, finished: float, seen: Iterable[tuple[Path, str]] = ()
-    ) -> None:
-        """Complete a tool call with its result, and note the (path, digest) pairs that the model has now seen."""
-        with self._database.transaction() as connection:
-            connection.execute(
-                "UPDATE tool_run SET finished = ?, text = ?, is_error = ? "
-                "WHERE session = ? AND position = ? AND tool_call = ?",
-                (finished, result.text, result.is_error, session_id, position, result.call_id),
-            )
-            connection.executemany(
-                "INSERT OR REPLACE INTO seen VALUES (?, ?, ?)",
-                [(session_id, os.fsencode(path), digest) for path, digest in seen],
-            )
-
-    def tool_runs(self, session_id: str, position: int) -> dict[str, ToolRun]:
-        """The tool calls of the assistant block at `position` that were started, by id."""
-        runs = {}
-        for row in self._database.rows(
-            "SELECT * FROM tool_run WHERE session = ? AND position = ?", session_id, position
-        ):
-            result = None
-            if row["finished"] is not None:
-                result = ToolResult(row["tool_call"], row["text"], bool(row["is_error"]))
-            runs[row["tool_call"]] = ToolRun(row["tool_call"], result)
-        return runs
-
-    def seen(self, session_id: str) -> dict[Path, str]:
-        """Digest of each file as the model last saw it, by path."""
-        rows = self._database.rows("SELECT path, digest FROM seen WHERE session = ?", session_id)
-        return {Path(os.fsdecode(row["path"])): row["digest"] for row in rows}
 
     # What is learned
 
@@ -372,3 +399,14 @@ class Ledger:
     def put(self, block_digest: str, dialect: str, wire: bytes) -> None:
         with self._database.transaction() as connection:
             connection.execute("INSERT OR IGNORE INTO wire VALUES (?, ?, ?)", (block_digest, dialect, wire))
+
+
+def _went_on(session_id: str) -> SessionBusyError:
+    return SessionBusyError(
+        f"Session {session_id} was continued by another process. What it has is kept, and so is what this "
+        "one has done to your files. Go on there, or start a new session."
+    )
+
+
+def _text(money: Decimal | None) -> str | None:
+    return None if money is None else str(money)

@@ -24,6 +24,20 @@ class SessionRow:
     told: str
     parent: str | None = None
     forked_at: int | None = None
+    forked_epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRow:
+    """Why an epoch of a session began, and what was expected of it. Tokens are the model's own; USD None: unknown."""
+
+    number: int
+    started: float
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    as_is_usd: Decimal | None
+    anew_usd: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +98,16 @@ class CallRow:
     verdict: Verdict | None
     diagnosis: str | None
     baseline: int | None
+    epoch: int = 0
+    turn: int | None = None
+    purpose: str = "turn"
 
     @property
     def sent(self) -> Sent | None:
         """What was sent, for the next forecast; None for calls of before forecasts were recorded."""
         if self.endpoint is None:
             return None
-        return Sent(Scope(self.endpoint, self.model, self.effort), self.blocks, self.prompt)
+        return Sent(Scope(self.endpoint, self.model, self.effort), self.blocks, self.prompt, self.epoch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +154,16 @@ def session_row(row: sqlite3.Row) -> SessionRow:
     with readable(str(row["id"])):
         return SessionRow(
             *(row["id"], float(row["created"]), str(row["directory"]), str(row["title"]), row["told"]),
-            *(row["parent"], row["forked_at"]),
+            *(row["parent"], row["forked_at"], row["forked_epoch"]),
+        )
+
+
+def epoch_row(row: sqlite3.Row) -> EpochRow:
+    with readable(str(row["session"])):
+        as_is, anew = (None if row[name] is None else Decimal(row[name]) for name in ("as_is_usd", "anew_usd"))
+        return EpochRow(
+            *(row["number"], float(row["started"]), row["reason"], row["tokens_before"], row["tokens_after"]),
+            *(as_is, anew),
         )
 
 
@@ -177,6 +203,9 @@ def call_row(row: sqlite3.Row) -> CallRow:
             verdict=_verdict(row),
             diagnosis=row["diagnosis"],
             baseline=row["baseline"],
+            epoch=row["epoch"],
+            turn=row["turn"],
+            purpose=row["purpose"],
         )
 
 

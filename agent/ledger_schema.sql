@@ -9,7 +9,8 @@ CREATE TABLE session (
     title      TEXT NOT NULL,
     told       TEXT NOT NULL,           -- JSON: the environment as the model was last told (context.notices.Environment)
     parent     TEXT REFERENCES session(id), -- the session that this one was forked from
-    forked_at  INTEGER                  -- blocks that it took over
+    forked_at  INTEGER,                 -- blocks that it took over
+    forked_epoch INTEGER                -- of the parent's epoch of that number, which is the fork's first one
 );
 
 -- Content-addressed blocks: equal content is stored once, whatever sessions carry it.
@@ -19,12 +20,26 @@ CREATE TABLE block (
     tokens     INTEGER                  -- o200k_base estimate; NULL until it is counted
 );
 
--- The append-only prompt of a session.
+-- The prompts of a session: one for each epoch, append-only within it. The last one is the session's.
 CREATE TABLE entry (
     session    TEXT NOT NULL REFERENCES session(id),
+    epoch      INTEGER NOT NULL,        -- 0, 1, …
     position   INTEGER NOT NULL,
     digest     TEXT NOT NULL REFERENCES block(digest),
-    PRIMARY KEY (session, position)
+    PRIMARY KEY (session, epoch, position)
+) WITHOUT ROWID;
+
+-- Why an epoch began, and what was expected of it (context.epoch). The first one of a session has no row.
+CREATE TABLE epoch (
+    session    TEXT NOT NULL REFERENCES session(id),
+    number     INTEGER NOT NULL,
+    started    REAL NOT NULL,
+    reason     TEXT NOT NULL,           -- context.epoch.Reason
+    tokens_before INTEGER NOT NULL,     -- of the prompt that it replaced, in the model's own tokens
+    tokens_after INTEGER NOT NULL,
+    as_is_usd  TEXT,                    -- expected cost of going on without it; NULL: unknown
+    anew_usd   TEXT,                    -- and with it
+    PRIMARY KEY (session, number)
 ) WITHOUT ROWID;
 
 -- A block as it went over the wire, per dialect (rule R2).
@@ -70,6 +85,9 @@ CREATE TABLE call (
     disputed   INTEGER,                 -- whether the provider's own diagnosis says something else
     diagnosis  TEXT,                    -- as the provider spells it
     baseline   INTEGER,                 -- id of the call that it is compared with
+    epoch      INTEGER NOT NULL DEFAULT 0,
+    turn       INTEGER,                 -- 1, 2, … in the session; NULL: not recorded, or in no turn
+    purpose    TEXT NOT NULL DEFAULT 'turn', -- turn, or compaction: a request beside the conversation
     UNIQUE (session, number)
 );
 
@@ -80,6 +98,7 @@ CREATE TABLE cached (
     tokens     INTEGER NOT NULL,
     used       REAL NOT NULL,           -- start of the request that wrote or last read it
     ttl        REAL,                    -- seconds, as granted; NULL: no clock
+    written    REAL,                    -- start of the request that wrote it; NULL: not recorded
     PRIMARY KEY (key, prefix)
 ) WITHOUT ROWID;
 
@@ -99,7 +118,18 @@ CREATE TABLE ping (
     cache_write INTEGER,
     cache_write_long INTEGER,
     cost_usd   TEXT,
-    price      TEXT
+    price      TEXT,
+    saving_usd TEXT                     -- what it was expected to save (context.economics); NULL: not recorded
+);
+
+-- When the program waited for its person, which is what their next pauses are expected from (context.pauses).
+CREATE TABLE pause (
+    id         INTEGER PRIMARY KEY,
+    session    TEXT NOT NULL REFERENCES session(id),
+    began      REAL NOT NULL,
+    ended      REAL,                    -- NULL: nobody has come back yet
+    after      TEXT NOT NULL,           -- what it followed: answer, question, failed
+    hour       INTEGER NOT NULL         -- local hour in which it began
 );
 
 -- Cache options that an endpoint has refused: it is not sent them again.
@@ -121,13 +151,14 @@ CREATE TABLE draft (
 -- A tool call is marked before it runs and completed with its result, so that it runs at most once (rule R7).
 CREATE TABLE tool_run (
     session    TEXT NOT NULL REFERENCES session(id),
+    epoch      INTEGER NOT NULL,
     position   INTEGER NOT NULL,        -- of the assistant block that asked for it
     tool_call  TEXT NOT NULL,
     started    REAL NOT NULL,
     finished   REAL,
     text       TEXT,
     is_error   INTEGER,
-    PRIMARY KEY (session, position, tool_call)
+    PRIMARY KEY (session, epoch, position, tool_call)
 ) WITHOUT ROWID;
 
 -- Which content of each file the model has seen last (digest), so that a resumed session knows it too.

@@ -68,6 +68,7 @@ class Loop:
         open.
         """
         session = self._session
+        session.turn += 1
         notices = session.repair()
         if session.prompt.length == session.prompt.head(Layer.PROJECT).length:
             notices += first_notices(now)

@@ -134,7 +134,7 @@ def _assemble(
         root=task.directory,
         spill=spill,
         env=around.env,
-        seen=session.ledger.seen(session.id),
+        seen=session.ledger.tools.seen(session.id),
         limits=SMALL_OUTPUT if small else OutputLimits(),
     )
     coach = None

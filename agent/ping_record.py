@@ -14,7 +14,8 @@ from context.cachemodel import Entry
 @dataclass(frozen=True, slots=True)
 class Ping:
     """One of them. `activity`: what was waited for. `status`: done, failed, or cancelled by a turn (its bill is not
-    known then). `prompt` and `blocks` say which prefix. `cost_usd` None: unknown.
+    known then). `prompt` and `blocks` say which prefix. `cost_usd` None: unknown. `saving_usd`: what it was expected to
+    save, in the mean.
     """
 
     session: str
@@ -28,6 +29,7 @@ class Ping:
     usage: Usage = field(default_factory=Usage)
     cost_usd: Decimal | None = None
     price: str | None = None
+    saving_usd: Decimal | None = None
 
 
 class PingRecord:
@@ -43,11 +45,13 @@ class PingRecord:
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO ping (session, at, model, endpoint, prompt, blocks, activity, status, fresh, cache_read, "
-                "cache_write, cache_write_long, cost_usd, price) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "cache_write, cache_write_long, cost_usd, price, saving_usd) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(ping.session, ping.at, ping.model, ping.endpoint, ping.prompt, ping.blocks, ping.activity),
                     *(ping.status, usage.fresh, usage.cache_read, usage.cache_write, usage.cache_write_long),
                     *(None if cost is None else str(cost), ping.price),
+                    None if ping.saving_usd is None else str(ping.saving_usd),
                 ),
             )
             self._caches.remember(connection, entries)
@@ -72,4 +76,5 @@ def _ping(row: sqlite3.Row) -> Ping:
         Usage(row["fresh"], row["cache_read"], row["cache_write"], row["cache_write_long"], 0, 0),
         None if row["cost_usd"] is None else Decimal(row["cost_usd"]),
         row["price"],
+        None if row["saving_usd"] is None else Decimal(row["saving_usd"]),
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agent.database import LedgerError
 from agent.ledger import Ledger, SessionBusyError
-from agent.ledger_rows import SessionRow
+from agent.ledger_rows import EpochRow, SessionRow
 from context.block import Block, Role, Text, ToolResult
 from context.layers.history import CUT_REPLY, INTERRUPTED, reply_block, results_block
 from context.names import show_name
@@ -21,9 +21,10 @@ _TITLE_LENGTH = 80
 
 @dataclass(slots=True)
 class Session:
-    """`told` is the environment as the model knows it.
+    """`told` is the environment as the model knows it; `epoch` the number of the prompt's epoch,
+    `turn` that of the turn that runs or ran last (0: none yet).
 
-    Change the prompt by `append` only: it goes to the ledger first.
+    Change the prompt by `append` and `begin_epoch` only: it goes to the ledger first.
     """
 
     id: str
@@ -31,6 +32,8 @@ class Session:
     prompt: Prompt
     told: Environment
     resumed: bool = field(default=False)
+    epoch: int = field(default=0)
+    turn: int = field(default=0)
 
     @classmethod
     def create(
@@ -45,15 +48,18 @@ class Session:
     @classmethod
     def resume(cls, ledger: Ledger, row: SessionRow) -> "Session":
         """The stored session, block for block. Call `repair` before the next command."""
-        return cls(row.id, ledger, ledger.prompt(row.id), ledger.told(row), resumed=True)
+        epoch = ledger.epoch(row.id)
+        prompt, told = ledger.prompt(row.id, epoch=epoch), ledger.told(row)
+        return cls(row.id, ledger, prompt, told, resumed=True, epoch=epoch, turn=ledger.last_turn(row.id))
 
     @classmethod
     def fork(cls, ledger: Ledger, row: SessionRow, *, now: float, title: str) -> "Session":
         """A new session that goes on from all that the stored one holds; that one stays as it is."""
-        prompt = ledger.prompt(row.id)
+        epoch = ledger.epoch(row.id)
+        prompt = ledger.prompt(row.id, epoch=epoch)
         session_id, shown = new_session_id(now), show_name(" ".join(title.split())[:_TITLE_LENGTH])
-        ledger.fork_session(SessionRow(session_id, now, row.directory, shown, row.told, row.id, prompt.length))
-        return cls(session_id, ledger, prompt, ledger.told(row), resumed=True)
+        ledger.fork_session(SessionRow(session_id, now, row.directory, shown, row.told, row.id, prompt.length, epoch))
+        return cls(session_id, ledger, prompt, ledger.told(row), resumed=True, epoch=epoch)
 
     def append(self, blocks: Iterable[Block], *, told: Environment | None = None) -> None:
         """Record `blocks` and make them part of the prompt.
@@ -61,10 +67,17 @@ class Session:
         Raises SessionBusyError when another process went on here.
         """
         new = list(blocks)
-        self.ledger.append(self.id, self.prompt.length, new, told=None if told is None else told.to_json())
+        told_json = None if told is None else told.to_json()
+        self.ledger.append(self.id, self.epoch, self.prompt.length, new, told=told_json)
         self.prompt = self.prompt.extend(new)
         if told is not None:
             self.told = told
+
+    def begin_epoch(self, row: EpochRow, blocks: Iterable[Block], told: Environment) -> None:
+        """Record `blocks` as the prompt of a new epoch, and make them the prompt. What was sent stays on record."""
+        prompt = Prompt.empty().extend(blocks)
+        self.ledger.begin_epoch(self.id, row, prompt, told.to_json())
+        self.prompt, self.told, self.epoch = prompt, told, row.number
 
     def repair(self) -> list[str]:
         """Complete what a kill or an interrupt left open, in the ledger as well. Returns notices for the next command.
@@ -76,7 +89,7 @@ class Session:
         draft = self.ledger.take_draft(self.id)
         if draft.strip():
             block = reply_block([Text(draft)])
-            self.ledger.settle_draft(self.id, self.prompt.length, block)
+            self.ledger.settle_draft(self.id, self.epoch, self.prompt.length, block)
             self.prompt = self.prompt.append(block)
         last = self.prompt.block
         if last is None or last.role is not Role.ASSISTANT:
@@ -85,7 +98,7 @@ class Session:
             not last.tool_calls
         ):  # asked of the ledger, because a repair may itself be cut short before its notice is sent
             return [CUT_REPLY] if self.ledger.last_status(self.id) in ("failed", "interrupted") else []
-        runs = self.ledger.tool_runs(self.id, self.prompt.length - 1)
+        runs = self.ledger.tools.runs(self.id, self.epoch, self.prompt.length - 1)
         results = {run.tool_call: run.result or _interrupted(run.tool_call) for run in runs.values()}
         self.append([results_block(last.tool_calls, results)])
         return []

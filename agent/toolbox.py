@@ -119,8 +119,8 @@ class Toolbox:
             text = f"{text}\n{_REPEATED}"
         result = ToolResult(call.id, text, output.is_error)
         seen = dict(self._context.seen)
-        news = seen.items() - self._recorded.items()
-        self._session.ledger.finish_tool(self._session.id, position, result, self._clock.now(), news)
+        news, session = seen.items() - self._recorded.items(), self._session
+        session.ledger.tools.finish(session.id, session.epoch, position, result, self._clock.now(), news)
         self._recorded = seen
         summary = self._redact(output.summary)
         self._emit(events.ToolFinished(call.id, call.name, text, summary, output.is_error))
@@ -144,7 +144,8 @@ class Toolbox:
             return ToolOutput(refusal, f"refused: {refusal}", is_error=True)
         if self._coach is not None and (question := await self._coach.question(call.name, arguments)) is not None:
             return ToolOutput(question, question.partition(". ")[0], is_error=True)
-        self._session.ledger.start_tool(self._session.id, position, call.id, self._clock.now())
+        session = self._session
+        session.ledger.tools.start(session.id, session.epoch, position, call.id, self._clock.now())
         live = replace(self._context, on_output=lambda text: self._emit(events.ToolOutputChunk(call.id, text)))
         try:
             output = await tool.run(arguments, live)

@@ -42,7 +42,8 @@ class Scope:
 class Entry:
     """A cached prefix. `prefix`: its running digest (`Prompt.digest`); `tokens` the model's own; times in seconds.
 
-    `used`: start of the request that wrote or last read it. `ttl` as granted; None: no clock.
+    `used`: start of the request that wrote or last read it. `ttl` as granted; None: no clock. `written`: start of the
+    request that wrote it; None: not recorded.
     """
 
     key: str
@@ -50,6 +51,7 @@ class Entry:
     tokens: int
     used: float
     ttl: float | None
+    written: float | None = None
 
     @property
     def expires(self) -> float | None:

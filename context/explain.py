@@ -18,6 +18,7 @@ _SENTENCES: Final = {
     Cause.EVICTED: "the provider dropped it before its lease ran out",
     Cause.BELOW_MINIMUM: "the prefix was shorter than the model's minimum for caching",
     Cause.TTL_SHORTENED: "the provider wrote at its short time to live, not at the long one that was asked for",
+    Cause.NEW_EPOCH: "a new epoch began, with another history",
     Cause.CHANGED: "the prefix differs from what had been sent",
     Cause.MODEL_CHANGED: "another model has another cache",
     Cause.EFFORT_CHANGED: "another effort has another cache",

@@ -27,6 +27,7 @@ class Cause(StrEnum):
     EVICTED = "evicted"
     BELOW_MINIMUM = "below_minimum"
     TTL_SHORTENED = "ttl_shortened"  # granted a shorter time to live than was asked
+    NEW_EPOCH = "new_epoch"  # the history was rewritten on purpose
     CHANGED = "changed"  # the prefix is another one
     MODEL_CHANGED = "model_changed"
     EFFORT_CHANGED = "effort_changed"
@@ -40,11 +41,14 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The last request that the provider began to answer. `blocks` and `prefix` (running digest) of what was sent."""
+    """The last request that the provider began to answer. `blocks` and `prefix` (running digest) of what was sent, in
+    which `epoch`.
+    """
 
     scope: Scope
     blocks: int
     prefix: str
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +82,18 @@ def forecast(
     last: Sent | None,
     now: float,
     anchor: Anchor | None = None,
+    epoch: int = 0,
 ) -> Forecast:
     """The forecast of sending `prompt` with `markers` at `now` (seconds since the epoch).
 
     `scale`: the model's tokens per estimated token. `anchor`: a prefix whose tokens are known from a bill. `last`: the
-    session's last answered request, on whatever model.
+    session's last answered request, on whatever model. `epoch`: of `prompt`.
     """
     sizes.follow(prompt)
     if rules.kind == "none":
         return Forecast(Usage(), sizes.tokens(prompt.length, scale, anchor), 0, None, Cause.NONE, None, (), now)
-    places = points(prompt, markers, rules, last.blocks if last else None)
+    goes_on = last is not None and last.epoch == epoch
+    places = points(prompt, markers, rules, last.blocks if last is not None and goes_on else None)
     hit = find_hit(places, sizes, scope, rules, entries, now)
     if hit is not None:
         anchor = Anchor(hit.blocks, hit.entry.tokens)
@@ -101,7 +107,9 @@ def forecast(
     usage = _bill(read, size(prompt.length), written, rules)
     kept = tuple(place for _, place in written)
     best, cause, since = read, Cause.NONE if hit else Cause.FIRST, None
-    if last is not None:
+    if last is not None and not goes_on:
+        cause = Cause.NEW_EPOCH
+    elif last is not None:
         if last.blocks > prompt.length or prompt.at(last.blocks).digest != last.prefix:
             cause = Cause.CHANGED
         elif hit is not None and hit.blocks >= last.blocks:
@@ -170,7 +178,7 @@ def settle(
             if entry is not None and entry.alive(made.now):
                 kept.append(replace(entry, used=made.now))
         elif tokens >= rules.min_tokens and (usage.cache_write or rules.kind == "automatic"):
-            kept.append(Entry(scope.key(rules, head=place.head), place.node.digest, tokens, made.now, ttl))
+            kept.append(Entry(scope.key(rules, head=place.head), place.node.digest, tokens, made.now, ttl, made.now))
     if hit is not None and all(entry.prefix != hit.entry.prefix for entry in kept):
         kept.append(replace(hit.entry, used=made.now))
     if made.hit is not None and (hit is None or made.hit.blocks > hit.blocks):

@@ -63,7 +63,7 @@ def cache_status(
         return None
     info, pricing = find(last.model)
     rules, scope = info.cache_rules, Scope(last.endpoint, last.model, last.effort)
-    prompt = ledger.prompt(last.session, last.blocks)
+    prompt = ledger.prompt(last.session, last.blocks, last.epoch)
     ends: list[tuple[str, Prompt]] = [
         ("SYSTEM", prompt.head(Layer.SYSTEM)),
         ("PROJECT", prompt.head(Layer.PROJECT)),

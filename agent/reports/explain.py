@@ -59,12 +59,13 @@ def _explain(ledger: Ledger, call: CallRow) -> Explanation:
     baseline = ledger.call(call.baseline) if call.baseline is not None else None
     difference = None
     if baseline is not None and call.verdict is not None and call.verdict.cause is Cause.CHANGED:
-        earlier = list(ledger.prompt(baseline.session, baseline.blocks))
-        later = list(ledger.prompt(call.session, call.blocks))
+        earlier = list(ledger.prompt(baseline.session, baseline.blocks, baseline.epoch))
+        later = list(ledger.prompt(call.session, call.blocks, call.epoch))
         difference = first_difference(earlier, later, call.dialect)
     read_to = None
     if call.verdict is not None and call.verdict.missed and call.usage.cache_read:
-        read_to = layer_read(ledger.prompt(call.session, call.blocks), call.usage, call.dialect)
+        sent = ledger.prompt(call.session, call.blocks, call.epoch)
+        read_to = layer_read(sent, call.usage, call.dialect)
     return Explanation(call, baseline, difference, read_to)
 
 
