@@ -31,14 +31,15 @@ class Bill:
         return self.limit_usd is not None and (self.usd is None or self.known_usd >= self.limit_usd)
 
     def add_ping(self, usd: Decimal | None) -> None:
-        """A call that only renewed the cache. `usd` None: its price is not known."""
+        """A call that only wrote or renewed the cache. `usd` None: its price is not known."""
         self.known_usd += usd or Decimal(0)
         self.usd = None if self.usd is None or usd is None else self.usd + usd
 
-    def add(self, outcome: CallOutcome) -> None:
-        if outcome.status == "done":
+    def add(self, outcome: CallOutcome, *, counts: bool = True) -> None:
+        """`counts`: whether it is one of the `calls`."""
+        if outcome.status == "done" and counts:
             self.calls += 1
-        elif outcome.usage == Usage():
+        if outcome.status != "done" and outcome.usage == Usage():
             return  # refused before anything was read: not billed
         self.known_usd += outcome.cost_usd or Decimal(0)
         self.usd = None if self.usd is None or outcome.cost_usd is None else self.usd + outcome.cost_usd

@@ -31,6 +31,7 @@ from context.forecast import Cause
 from context.layers.history import reply_block
 from context.prompt import Prompt
 
+_LONGEST_ASIDE: Final = 16_000  # output tokens of a request beside the conversation, its reasoning included
 _WRITING_STEP: Final = 200  # characters between two signs of life of a tool call that is being written
 
 
@@ -66,10 +67,26 @@ class Caller:
 
         Raises BackendError when no retry can help. What was streamed until then is kept as a draft.
         """
+        return await self._call(bill, None)
+
+    async def ask_aside(self, question: Block, bill: Bill) -> Reply:
+        """Send the session's prompt with `question` behind it, and append neither that nor the reply.
+
+        The request reads what the conversation has in the cache. Raises BackendError when no retry can help.
+        """
+        return await self._call(bill, question)
+
+    async def size(self, prompt: Prompt | None = None) -> int:
+        """The model's own tokens of `prompt` (None: the session's), as far as they are known before it is sent."""
+        prompt = self._session.prompt if prompt is None else prompt
+        await self._count(prompt)
+        return self._forecaster.size(prompt)
+
+    async def _call(self, bill: Bill, aside: Block | None) -> Reply:
         attempt = 1
         while True:
             try:
-                return await self._attempt(bill)
+                return await self._attempt(bill, aside)
             except BackendError as error:
                 if error.option is not None and self._forecaster.refuse(error.option, self._clock.now()):
                     self._emit(events.CacheOptionRefused(self._number, self._backend.endpoint, error.option.value))
@@ -93,16 +110,18 @@ class Caller:
         self._counted = prompt.length
         return list(unknown.values())
 
-    async def _attempt(self, bill: Bill) -> Reply:
+    async def _attempt(self, bill: Bill, aside: Block | None) -> Reply:
         session, ledger, backend = self._session, self._session.ledger, self._backend
-        counted = await self._count(session.prompt)
+        counted = await self._count(session.prompt if aside is None else session.prompt.append(aside))
         started = self._clock.now()
-        plan = self._forecaster.plan(started)
+        plan = self._forecaster.plan(started) if aside is None else self._forecaster.aside(aside, started)
+        purpose = "turn" if aside is None else "compaction"
         usd, _ = self._pricing(replace(plan.forecast.usage, output=0), datetime.fromtimestamp(started, UTC))
         expected = ForecastRow(plan.forecast.usage, plan.forecast.total, usd)
         request = Request(
-            session.prompt,
+            plan.prompt,
             plan.markers,
+            max_output=None if aside is None else min(_LONGEST_ASIDE, backend.capabilities.max_output),
             effort=self._forecaster.effort,
             previous_response=plan.previous_response,
             off=plan.off,
@@ -113,7 +132,7 @@ class Caller:
             model=backend.name,
             dialect=backend.dialect,
             started=started,
-            prompt=session.prompt,
+            prompt=plan.prompt,
             markers=plan.markers,
             endpoint=backend.endpoint,
             effort=plan.scope.effort,
@@ -121,25 +140,30 @@ class Caller:
             baseline=plan.baseline,
             epoch=session.epoch,
             turn=session.turn,
+            purpose=purpose,
         )
-        self._emit(events.CallStarted(self._number, expected.total, expected.usage, expected.usd))
+        self._emit(events.CallStarted(self._number, expected.total, expected.usage, expected.usd, purpose))
         stream = _Stream(self._clock)
 
         def settle(status: str, reply: Block | None = None) -> CallOutcome:
             outcome = self._outcome(status, stream)
-            place = (session.id, session.epoch, session.prompt.length, reply) if reply is not None else None
+            place = None
+            if reply is not None and aside is None:
+                place = (session.id, session.epoch, session.prompt.length, reply)
             if outcome.usage.cache_read is not None or status == "done":  # the provider began to answer
                 verdict, entries = self._forecaster.audit(plan, outcome.usage, stream.diagnosis)
                 outcome = replace(outcome, verdict=verdict, entries=entries)
-            ledger.finish_call(call_id, outcome, reply=place, keep_draft=status != "done", counted=counted)
-            bill.add(outcome)
+            keep = status != "done" and aside is None
+            ledger.finish_call(call_id, outcome, reply=place, keep_draft=keep, counted=counted)
+            bill.add(outcome, counts=aside is None)
             return outcome
 
         try:
             async with aclosing(self._backend.stream(request)) as source:
                 async for event in source:
                     stream.take(event)
-                    self._pass_on(event, call_id, stream)
+                    if aside is None or isinstance(event, base.Prefill):
+                        self._pass_on(event, call_id, stream)
             if stream.finished is None:
                 raise BackendError(ErrorKind.PROTOCOL, "The reply ended without its last event.", retriable=True)
         except BackendError:
@@ -152,7 +176,7 @@ class Caller:
         block = reply_block(stream.finished.parts)
         kept = block if block.parts else None
         outcome = settle("done", kept)
-        if kept:
+        if kept and aside is None:
             session.prompt = session.prompt.append(kept)
         if outcome.verdict is not None and outcome.verdict.cause is not Cause.IMPLAUSIBLE:
             self._forecaster.learn(request.prompt.length, stream.usage)

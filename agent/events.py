@@ -39,13 +39,15 @@ class CallStarted:
     """A request to the model, and what is expected of it.
 
     `estimate`: its input tokens. `forecast`: what of them will be read, written and sent fresh (None inside: there is
-    no saying); `cost_usd` of that input, None: unknown.
+    no saying); `cost_usd` of that input, None: unknown. `purpose`: turn, or compaction (beside the conversation: its
+    reply is not shown).
     """
 
     call: int
     estimate: int
     forecast: Usage
     cost_usd: Decimal | None
+    purpose: str = "turn"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

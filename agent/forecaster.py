@@ -3,7 +3,7 @@
 The decisions are those of `context`; here they meet the ledger's record of what has been sent and what is cached.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -11,7 +11,7 @@ from agent.ledger_rows import CallRow
 from agent.session import Session
 from backends.base import Backend, CacheOption, Diagnosis, Usage
 from context.audit import Verdict, audit
-from context.block import Layer
+from context.block import Block, Layer
 from context.breakpoints import ALL_SHORT, Marker, plan_markers
 from context.cache_rules import Ttl
 from context.cachemodel import Entry, Scope
@@ -37,7 +37,9 @@ class Plan:
 
 
 class Forecaster:
-    """For the calls of one session on one backend. `effort` is what requests ask for; None: the model's default."""
+    """For the calls of one session on one backend. `effort` is what requests ask for; None: the model's default. `ttl`
+    is what markers of each layer ask for; changing it holds from the next plan on.
+    """
 
     def __init__(
         self, session: Session, backend: Backend, effort: str | None, ttl: Mapping[Layer, Ttl] = ALL_SHORT
@@ -47,7 +49,8 @@ class Forecaster:
         self.effort = effort
         self._scope = Scope(backend.endpoint, backend.name, effort or backend.capabilities.default_effort)
         self._rules = backend.capabilities.cache
-        self._ttl = ttl
+        self.ttl = ttl
+        self._sent = 0  # blocks of the last request in this epoch
         self._sizes = Sizes(backend.dialect)
         self._scale = session.ledger.scale(backend.name) or Scale(backend.capabilities.token_scale)
         self._off = session.ledger.caches.refused(backend.endpoint)
@@ -59,34 +62,43 @@ class Forecaster:
         last, mine = self._known(ledger.last_answered(session.id)), None
         if last is not None:
             mine = self._goes_on(ledger.last_answered(session.id, self._scope))
-        markers: tuple[Marker, ...] = ()
-        if CacheOption.MARKERS not in self._off and rules.kind == "markers":
-            long = rules.ttl_long is not None and CacheOption.LONG_TTL not in self._off
-            markers = plan_markers(
-                *(session.prompt, rules, mine.blocks if mine else None, self._ttl if long else ALL_SHORT),
-                scale=self._scale.factor,
-            )
-        billed = mine.usage.input_total if mine else None
-        made = forecast(
-            session.prompt,
-            markers,
-            sizes=self._sizes,
-            scale=self._scale.factor,
-            scope=self._scope,
-            rules=rules,
-            entries=ledger.caches,
-            last=last.sent if last else None,
-            now=now,
-            anchor=Anchor(mine.blocks, billed) if mine and billed else None,
-            epoch=session.epoch,
-        )
+        markers = self._markers(session.prompt, mine.blocks if mine else None)
+        made = self._forecast(session.prompt, markers, now, last, _anchor(mine, session.prompt))
         baseline = last
         if last is None and rules.kind != "none":
             baseline = ledger.last_elsewhere(session.id, self._scope, now - (rules.ttl_long or rules.ttl_short or 0))
             made = self._compare(made, baseline)
         response, compared = mine.response if mine else None, baseline.id if baseline else None
         self._made = Plan(session.prompt, markers, made, self._scope, self._off, response, compared)
+        self._sent = mine.blocks if mine else 0
         return self._made
+
+    def aside(self, block: Block, now: float) -> Plan:
+        """A request beside the conversation: its prompt with `block` behind it.
+
+        It reads what the conversation has in the cache and marks nothing of its own: nobody would read that again.
+        """
+        plan = self.plan(now)
+        head = plan.prompt.head(Layer.PROJECT).length
+        markers = tuple(marker for marker in plan.markers if marker.blocks <= max(head, self._sent))
+        prompt = plan.prompt.append(block)
+        last = self._known(self._session.ledger.last_answered(self._session.id))
+        mine = self._goes_on(self._session.ledger.last_answered(self._session.id, self._scope))
+        made = self._forecast(prompt, markers, now, last, _anchor(mine, prompt))
+        return replace(plan, prompt=prompt, markers=markers, forecast=made)
+
+    def head(self, now: float) -> Plan:
+        """The request that writes SYSTEM and PROJECT before a turn needs them, and nothing else."""
+        prompt = self._session.prompt.head(Layer.PROJECT)
+        markers = tuple(marker for marker in self._markers(prompt, None) if marker.blocks <= prompt.length)
+        made = self._forecast(prompt, markers, now, None, None)
+        return Plan(prompt, markers, made, self._scope, self._off, None, None)
+
+    def size(self, prompt: Prompt) -> int:
+        """The model's own tokens of `prompt`, counted on from the last bill where it goes on from there."""
+        self._sizes.follow(prompt)
+        mine = self._goes_on(self._session.ledger.last_answered(self._session.id, self._scope))
+        return self._sizes.tokens(prompt.length, self._scale.factor, _anchor(mine, prompt))
 
     def lease(self) -> Entry | None:
         """What the provider's cache holds of the last planned call: its longest prefix that is known to be there.
@@ -103,7 +115,21 @@ class Forecaster:
             return None
         prompt = kept[0]
         markers = tuple(marker for marker in self._made.markers if marker.blocks <= prompt.length)
-        made = forecast(
+        made = self._forecast(prompt, markers, now, None, None)
+        return replace(self._made, prompt=prompt, markers=markers, forecast=made, off=self._off)
+
+    def _markers(self, prompt: Prompt, sent: int | None) -> tuple[Marker, ...]:
+        """Where to mark `prompt`, of which the last request carried `sent` blocks."""
+        if CacheOption.MARKERS in self._off or self._rules.kind != "markers":
+            return ()
+        long = self._rules.ttl_long is not None and CacheOption.LONG_TTL not in self._off
+        ttl = self.ttl if long else ALL_SHORT
+        return plan_markers(prompt, self._rules, sent, ttl, scale=self._scale.factor)
+
+    def _forecast(
+        self, prompt: Prompt, markers: Sequence[Marker], now: float, last: CallRow | None, anchor: Anchor | None
+    ) -> Forecast:
+        return forecast(
             prompt,
             markers,
             sizes=self._sizes,
@@ -111,10 +137,11 @@ class Forecaster:
             scope=self._scope,
             rules=self._rules,
             entries=self._session.ledger.caches,
-            last=None,
+            last=last.sent if last else None,
             now=now,
+            anchor=anchor,
+            epoch=self._session.epoch,
         )
-        return replace(self._made, prompt=prompt, markers=markers, forecast=made, off=self._off)
 
     def _kept(self) -> tuple[Prompt, Entry] | None:
         key = self._scope.key(self._rules, head=False)
@@ -187,3 +214,11 @@ class Forecaster:
             if prompt.head(layer).digest != end.digest:
                 return replace(made, cause=Cause.CHANGED, best=max(made.best, entry.tokens))
         return made
+
+
+def _anchor(call: CallRow | None, prompt: Prompt) -> Anchor | None:
+    """What is known of `prompt` from the bill of `call`, if it goes on from there."""
+    billed = call.usage.input_total if call else None
+    if call is None or not billed or call.blocks > prompt.length or prompt.at(call.blocks).digest != call.prompt:
+        return None
+    return Anchor(call.blocks, billed)

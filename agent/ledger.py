@@ -353,7 +353,9 @@ class Ledger:
 
     def last_status(self, session_id: str) -> str | None:
         """How the session's last call ended; None before the first."""
-        rows = self._database.rows("SELECT status FROM call WHERE session = ? ORDER BY number DESC LIMIT 1", session_id)
+        rows = self._database.rows(
+            "SELECT status FROM call WHERE session = ? AND purpose = 'turn' ORDER BY number DESC LIMIT 1", session_id
+        )
         return str(rows[0]["status"]) if rows else None
 
     def take_draft(self, session_id: str) -> str:
@@ -361,7 +363,7 @@ class Ledger:
         with self._database.transaction() as connection:
             rows = connection.execute(
                 "SELECT d.text FROM draft d JOIN call c ON c.id = d.call WHERE c.session = ? "
-                "ORDER BY c.number, d.position",
+                "AND c.purpose = 'turn' ORDER BY c.number, d.position",
                 (session_id,),
             ).fetchall()
             connection.execute(
