@@ -92,6 +92,9 @@ def run_command(
     max_cost: Annotated[str | None, typer.Option(help="Most USD to spend.")] = None,
     context: Annotated[int | None, typer.Option(help="Context window of a local model, in tokens.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of a local model.")] = None,
+    no_compact: Annotated[
+        bool, typer.Option("--no-compact", help="When the context window is full, stop: make no summary.")
+    ] = False,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON event a line (docs/events.md).")] = False,
 ) -> None:
     """Do one task in the current directory.
@@ -99,7 +102,8 @@ def run_command(
     The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 1 failed, 2 usage, 3
     limit reached, 130 interrupted.
     """
-    from agent.oneshot import Surroundings, Task, run_once
+    from agent.conversation import Surroundings
+    from agent.oneshot import Task, run_once
     from agent.terminal import Terminal
 
     env = dict(os.environ)
@@ -112,6 +116,7 @@ def run_command(
         "max_cost": max_cost,
         "context": context,
         "threads": threads,
+        "compact": "off" if no_compact else None,
     }
     settings = load(folders, env, {name: value for name, value in flags.items() if value is not None})
     command = _read_prompt(prompt)
@@ -158,6 +163,36 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+@app.command("compact")
+def compact_command(
+    session: Annotated[
+        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Who makes the summary; the session's last model when left out.")
+    ] = None,
+    json_lines: Annotated[bool, typer.Option("--json", help="One JSON event a line (docs/events.md).")] = False,
+) -> None:
+    """Put a summary in the place of a session's history. The session's next turn goes on from it.
+
+    Everything that was sent stays on record. Exit codes: 0 done, 1 refused or failed (nothing was changed), 2 usage.
+    """
+    from agent.conversation import Surroundings
+    from agent.oneshot import compact_once
+    from agent.terminal import Terminal
+
+    env = dict(os.environ)
+    folders = Folders.find(env)
+    settings = load(folders, env, {} if model is None else {"model": model})
+    terminal = Terminal(json_lines=json_lines)
+    around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
+    try:
+        code = _await(lambda: compact_once(session, Path.cwd().resolve(), settings, folders, around))
+    finally:
+        terminal.close()
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -21,7 +21,8 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "mode": MODES,
     "effort": EFFORTS,
     "cache_ttl": ("short", "long"),
-    "keepalive": ("auto", "off"),
+    "keepalive": ("auto", "always", "off"),
+    "compact": ("auto", "off"),
 }
 
 
@@ -62,8 +63,8 @@ class Settings:
     """
 
     keepalive: str = "auto"
-    """Whether the cache is kept warm while a tool runs or a rate limit is waited for: auto (while a ping costs less
-    than it saves) or off.
+    """Whether the cache is kept warm while something is waited for: auto (while a ping is expected to save more than it
+    costs), always (as long as the limits below allow) or off.
     """
 
     keepalive_minutes: int = 60
@@ -74,6 +75,11 @@ class Settings:
 
     keepalive_day: Decimal = Decimal(2)
     """Most USD for pings in a day, over all sessions."""
+
+    compact: str = "auto"
+    """Whether a summary may take the place of the history when the window is full or carrying it costs more: auto or
+    off.
+    """
 
     tree_budget: int = 1500
     """Tokens that the tree of files in the PROJECT layer may take."""
@@ -180,7 +186,7 @@ def _convert(name: str, value: object, place: str) -> object:
             if not isinstance(value, str) or not value.strip():
                 raise wrong("the name of a model")
             return value.strip()
-        case "mode" | "effort" | "cache_ttl" | "keepalive":
+        case "mode" | "effort" | "cache_ttl" | "keepalive" | "compact":
             if value not in _CHOICES[name]:
                 raise wrong(f"one of {', '.join(_CHOICES[name])}")
             return value

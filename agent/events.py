@@ -103,7 +103,8 @@ class CacheOptionRefused:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CacheRenewed:
-    """A ping went out while something else was waited for (`activity`: tool or rate_limit).
+    """A ping went out while something was waited for (`activity`: tool, rate_limit, question, idle), or SYSTEM and
+    PROJECT were written before a turn needs them (prewarm).
 
     `status`: done, failed or cancelled. `tokens` that the provider read, None: unknown. `until`: end of the lease in
     seconds since the epoch, None: there is none.
@@ -114,6 +115,55 @@ class CacheRenewed:
     tokens: int | None
     cost_usd: Decimal | None
     until: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeepaliveStopped:
+    """The lease of `tokens` tokens is let go: no ping goes out in this wait any more, and the cache is cold at `until`.
+
+    `why`: stopped (what can be saved is worth less than the next ping), time or budget (a limit is reached),
+    unknown_price, not_renewed (pings failed, or read nothing), suspended (the machine slept, and the lease ran out).
+    """
+
+    activity: str
+    why: str
+    tokens: int
+    until: float | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EpochStarted:
+    """The prompt was rewritten: epoch `number` began because of `reason` (cold, model, pressure, refresh, compacted).
+
+    Tokens before and after. `as_is_usd`, `anew_usd`: expected cost of going on without and with it; None: unknown.
+    """
+
+    number: int
+    reason: str
+    tokens_before: int
+    tokens_after: int
+    as_is_usd: Decimal | None
+    anew_usd: Decimal | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CompactionStarted:
+    """The model is asked for a summary of `tokens` tokens."""
+
+    tokens: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CompactionFinished:
+    """`status`: done, refused (`detail` says why; nothing was changed) or failed. Tokens before and after, and what the
+    summary cost; None: unknown, or there is none.
+    """
+
+    status: str
+    detail: str | None
+    tokens_before: int
+    tokens_after: int | None
+    cost_usd: Decimal | None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -190,6 +240,10 @@ Event = (
     | ReplyRestarted
     | CacheOptionRefused
     | CacheRenewed
+    | KeepaliveStopped
+    | EpochStarted
+    | CompactionStarted
+    | CompactionFinished
     | CallFinished
     | ToolStarted
     | ToolOutputChunk
@@ -208,6 +262,10 @@ _NAMES: dict[type, str] = {
     ReplyRestarted: "restarted",
     CacheOptionRefused: "option_refused",
     CacheRenewed: "cache_renewed",
+    KeepaliveStopped: "keepalive_stopped",
+    EpochStarted: "epoch_started",
+    CompactionStarted: "compaction_started",
+    CompactionFinished: "compaction_finished",
     CallFinished: "call_finished",
     ToolStarted: "tool_started",
     ToolOutputChunk: "tool_output",

@@ -218,7 +218,9 @@ class Forecaster:
 
 def _anchor(call: CallRow | None, prompt: Prompt) -> Anchor | None:
     """What is known of `prompt` from the bill of `call`, if it goes on from there."""
-    billed = call.usage.input_total if call else None
-    if call is None or not billed or call.blocks > prompt.length or prompt.at(call.blocks).digest != call.prompt:
+    if call is None or (call.verdict is not None and call.verdict.cause is Cause.IMPLAUSIBLE):
+        return None
+    billed = call.usage.input_total
+    if not billed or call.blocks > prompt.length or prompt.at(call.blocks).digest != call.prompt:
         return None
     return Anchor(call.blocks, billed)

@@ -12,6 +12,7 @@ from typing import Final
 from agent import events
 from agent.bill import Bill
 from agent.call import Caller, Reply
+from agent.epochs import Epochs
 from agent.errors import UserError
 from agent.events import TurnEnd
 from agent.keeper import Keeper
@@ -28,9 +29,13 @@ _CUT_AT_LIMIT: Final = (
 )
 _EMPTY_REPLY: Final = "Your reply was empty. Go on, or say that you are done."
 GO_ON: Final = 'Everything so far is kept: go on with `agent run --continue "…"`.'
-_GO_ON_NEW: Final = "Everything so far is kept; start a new session for what is left."
+_GO_ON_FULL: Final = (
+    "Everything so far is kept: compact the session (`agent compact`), go on with a model of a larger window "
+    "(--model), or start a new session for what is left."
+)
 _NO_USE: Final = "Everything so far is kept, but the same request would fail again."
 _FOR_EVER: Final = frozenset({ErrorKind.OVERFLOW, ErrorKind.INVALID})  # the same prompt will fail again
+_MOST_OVERFLOWS: Final = 3
 _MOST_NUDGES: Final = 2  # in a row; a model that needs a third is not getting anywhere
 
 
@@ -51,6 +56,7 @@ class Loop:
         caller: Caller,
         toolbox: Toolbox,
         keeper: Keeper,
+        epochs: Epochs,
         limits: Limits,
         emit: Callable[[events.Event], None],
     ) -> None:
@@ -58,6 +64,7 @@ class Loop:
         self._caller = caller
         self._toolbox = toolbox
         self._keeper = keeper
+        self._epochs = epochs
         self._limits = limits
         self._emit = emit
 
@@ -67,16 +74,20 @@ class Loop:
         A cancelled turn emits that it was interrupted and raises CancelledError; the next turn repairs what it left
         open.
         """
-        session = self._session
+        session, turn = self._session, _Turn(Bill(self._limits.max_cost), now)
         session.turn += 1
         notices = session.repair()
-        if session.prompt.length == session.prompt.head(Layer.PROJECT).length:
+        try:
+            began = await self._epochs.begin_turn(now, turn.bill)
+        except asyncio.CancelledError:
+            self._finish(turn, TurnEnd.INTERRUPTED, "Interrupted before anything was sent.")
+            raise
+        if began or session.prompt.length == session.prompt.head(Layer.PROJECT).length:
             notices += first_notices(now)
         else:
             notices += changes(session.told, now)
         notices += await self._toolbox.begin(command)
         session.append([command_block(command, notices)], told=now)
-        turn = _Turn(Bill(self._limits.max_cost))
         try:
             end, message = await self._until_done(turn)
         except UserError as error:  # the ledger cannot be written: what cannot be recorded is not done
@@ -96,9 +107,13 @@ class Loop:
         while True:
             if (reached := self._limit(turn)) is not None:
                 return TurnEnd.LIMIT, f"{reached} {GO_ON}"
+            if not await self._epochs.make_room(turn.environment, turn.bill):
+                return TurnEnd.FAILED, f"The context window is full. {_GO_ON_FULL}"
             try:
                 reply = await self._caller.call(turn.bill)
             except BackendError as error:
+                if error.kind is ErrorKind.OVERFLOW and await self._make_more_room(turn):
+                    continue
                 if (reached := self._limit(turn)) is not None:
                     return TurnEnd.LIMIT, f"{error} {reached} {GO_ON}"
                 return TurnEnd.FAILED, f"{error} {_NO_USE if error.kind in _FOR_EVER else GO_ON}"
@@ -114,6 +129,8 @@ class Loop:
                 nudges = 0
                 continue
 
+            if reply.stop is StopReason.CONTEXT_FULL and await self._make_more_room(turn):
+                continue
             verdict = judge(reply)
             if verdict.end is TurnEnd.DONE and (objection := self._toolbox.objection()) is not None:
                 self._session.append([notice_block(objection)])
@@ -125,6 +142,13 @@ class Loop:
                 return TurnEnd.FAILED, f"Stopped: {verdict.message} {GO_ON}"
             if verdict.nudge is not None:
                 self._session.append([notice_block(verdict.nudge)])
+
+    async def _make_more_room(self, turn: "_Turn") -> bool:
+        """When the provider says that the window is full. Not without end: a turn that needs it often is too large."""
+        turn.overflows += 1
+        return turn.overflows <= _MOST_OVERFLOWS and await self._epochs.make_room(
+            turn.environment, turn.bill, overflowed=True
+        )
 
     def _limit(self, turn: "_Turn") -> str | None:
         limits, bill = self._limits, turn.bill
@@ -139,10 +163,12 @@ class Loop:
 
 @dataclass(slots=True)
 class _Turn:
-    """What a turn has come to. `text`: the last reply's."""
+    """What a turn has come to. `text`: the last reply's. `overflows`: how often the window was full."""
 
     bill: Bill
+    environment: Environment
     text: str = ""
+    overflows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +187,7 @@ def judge(reply: Reply) -> Verdict:
             detail = f": {reply.detail}" if reply.detail else "."
             return Verdict(TurnEnd.FAILED, f"The model declined to answer{detail}")
         case StopReason.CONTEXT_FULL:
-            return Verdict(TurnEnd.FAILED, f"The context window is full; the reply was cut. {_GO_ON_NEW}")
+            return Verdict(TurnEnd.FAILED, f"The context window is full; the reply was cut. {_GO_ON_FULL}")
         case StopReason.MAX_OUTPUT:
             return Verdict(None, "the reply was cut at the output limit again and again.", _CUT_AT_LIMIT)
         case StopReason.PAUSED:

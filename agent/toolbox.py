@@ -65,6 +65,12 @@ class Toolbox:
         notices = [] if self._coach is None else await self._coach.begin(command)
         return [clean_text(self._redact(notice)) for notice in notices]
 
+    def forget(self) -> None:
+        """A new epoch: the model no longer sees what it has read."""
+        self._context.seen.clear()
+        self._context.shown.clear()
+        self._recorded.clear()
+
     def objection(self) -> str | None:
         """Why the model should not end the turn yet, as the coach of small models sees it; None when it may."""
         return None if self._coach is None else self._coach.objection()

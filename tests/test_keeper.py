@@ -16,11 +16,12 @@ from agent import events
 from agent.backend_choice import Downloads, find_model, load_catalog, open_backend, pricing
 from agent.bill import Bill
 from agent.config import Folders, Settings
+from agent.conversation import Surroundings
 from agent.forecaster import Forecaster
 from agent.keeper import Keeper, KeepLimits
 from agent.ledger import Ledger
 from agent.ledger_rows import CallRow
-from agent.oneshot import Surroundings, Task, run_once
+from agent.oneshot import Task, run_once
 from agent.parts import Parts
 from agent.ping_record import Ping
 from agent.reports.cost import CostReport
@@ -38,6 +39,7 @@ class SteppedClock:
 
     shared: ManualClock
     sleepers: list[tuple[float, asyncio.Event]] = field(default_factory=list)
+    asleep: asyncio.Event = field(default_factory=asyncio.Event)  # someone has gone to sleep
 
     def now(self) -> float:
         return self.shared.now()
@@ -50,6 +52,7 @@ class SteppedClock:
         woken = asyncio.Event()
         entry = (self.now() + seconds, woken)
         self.sleepers.append(entry)
+        self.asleep.set()
         try:
             await woken.wait()
         finally:
@@ -63,6 +66,7 @@ class SteppedClock:
             at, woken = due[0]
             self.shared.advance(max(0.0, at - self.now()))
             self.sleepers.remove(due[0])
+            self.asleep.clear()
             woken.set()
             await settled()
         self.shared.advance(max(0.0, end - self.now()))
@@ -84,10 +88,13 @@ class Waiting:
         self.settings = Settings(model=model, mode="auto")
         self.seen: list[events.Event] = []
         self.arrived = asyncio.Event()
+        self.stopped = asyncio.Event()  # the keeper has let the lease go, or a wait is over
 
     def note(self, event: events.Event) -> None:
         self.seen.append(event)
         self.arrived.set()
+        if isinstance(event, events.KeepaliveStopped | events.CallStarted):
+            self.stopped.set()
 
     async def until(self, kind: type[events.Event], count: int = 1) -> None:
         async with asyncio.timeout(20):
@@ -108,15 +115,12 @@ class Waiting:
         return asyncio.create_task(run_once(task, self.settings, self.folders, around))
 
     async def pinged(self) -> None:
-        """The ping that a sleeper woke up for is recorded, and the next sleep has begun (or there is none)."""
-        before = len(self.renewals())
-        try:
-            async with asyncio.timeout(2):
-                while len(self.renewals()) == before:
-                    self.arrived.clear()
-                    await self.arrived.wait()
-        except TimeoutError:
-            return
+        """Whoever woke up sleeps again, has stopped pinging, or has nothing more to wait for."""
+        self.stopped.clear()
+        waits = [asyncio.create_task(event.wait()) for event in (self.clock.asleep, self.stopped)]
+        await asyncio.wait(waits, timeout=2, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()
         await self.idle()
 
     def renewals(self) -> list[events.CacheRenewed]:
@@ -261,6 +265,7 @@ async def test_a_turn_cancels_a_ping_in_flight_at_once(waiting: Waiting, server:
 
     async def never(request: Request) -> Usage | None:
         in_flight.set()
+        waiting.stopped.set()
         await asyncio.Event().wait()
         return None
 
@@ -279,7 +284,8 @@ async def test_a_turn_cancels_a_ping_in_flight_at_once(waiting: Waiting, server:
         async with asyncio.timeout(5):
             async with keeper.during("tool", bill):
                 await waiting.idle()
-                await waiting.clock.advance(LEASE_S[api] * 0.95, in_flight.wait)
+                await waiting.clock.advance(LEASE_S[api] * 0.95, waiting.pinged)
+                await in_flight.wait()
         await backend.aclose()
     (ping,) = waiting.pings()
     assert (ping.status, ping.cost_usd, ping.usage) == ("cancelled", None, Usage(output=0, reasoning=0))

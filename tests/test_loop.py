@@ -11,6 +11,7 @@ from agent import events
 from agent.call import Caller
 from agent.counting import Counter
 from agent.database import LedgerError
+from agent.epochs import Epochs, Rewriting
 from agent.events import TurnEnd
 from agent.forecaster import Forecaster
 from agent.gate import ModeGate
@@ -115,9 +116,11 @@ class Run:
         price = None if cost is None else Decimal(cost)
         forecaster, pricing = Forecaster(self.session, backend, None), lambda usage, at: (price, "test")
         parts = Parts(self.session, backend, pricing, self.events.append, self.clock, lambda: 0.0)
-        keeper = Keeper(parts, forecaster, KeepLimits(on=False))
+        keeper = Keeper(parts, forecaster, KeepLimits("off"))
         caller = Caller(parts, forecaster, Counter(), keeper)
-        return Loop(self.session, caller, toolbox, keeper, limits, self.events.append), backend
+        rewriting = Rewriting(lambda: list(self.session.prompt.head(Layer.PROJECT)), self.root, True, toolbox.forget)
+        epochs = Epochs(parts, forecaster, caller, rewriting)
+        return Loop(self.session, caller, toolbox, keeper, epochs, limits, self.events.append), backend
 
     async def turn(self, *steps: Step, limits: Limits = NO_LIMITS, cost: str | None = "0.01") -> events.TurnFinished:
         loop, self.backend = self.loop(*steps, limits=limits, cost=cost)

@@ -1,0 +1,322 @@
+"""A session held open on one model: turns one after another, and the cache looked after between them.
+
+Everything is assembled here, from settings to the loop. `agent run` takes one turn of it; a chat takes many.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Literal
+
+from agent import events
+from agent.backend_choice import Downloads, choose_model, find_model, load_catalog, open_backend, pricing
+from agent.bill import Bill, Pricing
+from agent.call import Caller
+from agent.clock import Clock
+from agent.config import Folders, Settings
+from agent.counting import Counter
+from agent.epochs import Epochs, Rewriting
+from agent.errors import USAGE, UserError
+from agent.events import TurnEnd
+from agent.forecaster import Forecaster
+from agent.gate import Asker, ModeGate
+from agent.keeper import Keeper, KeepLimits
+from agent.ledger import Ledger
+from agent.ledger_rows import SessionRow
+from agent.loop import Limits, Loop
+from agent.parts import Parts
+from agent.permissions import Mode
+from agent.redact import Redactor
+from agent.session import Session, session_lock
+from agent.toolbox import Toolbox
+from agent.tools import registry, specs
+from agent.tools.base import SMALL_OUTPUT, OutputLimits, ToolContext
+from backends.base import Backend, Usage
+from context.block import Block, Layer
+from context.breakpoints import ALL_SHORT
+from context.cache_rules import Ttl
+from context.layers.project import project_block
+from context.layers.system import system_blocks
+from context.names import show_name
+from context.notices import Environment
+from context.pauses import After
+from context.repo.project import read_project
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Which session to open. `session`: the id to go on with; `again`: go on with the last session of the directory;
+    neither: a new one called `title`. `fork`: in a copy, so that the session stays as it is.
+    """
+
+    directory: Path
+    title: str
+    again: bool = False
+    session: str | None = None
+    fork: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a conversation takes from outside. `asker` is None when nobody can be asked."""
+
+    env: Mapping[str, str]
+    clock: Clock
+    random: Callable[[], float]
+    emit: Callable[[events.Event], None]
+    downloads: Downloads
+    asker: Asker | None
+
+
+class Conversation:
+    """Open one with `open_conversation`."""
+
+    def __init__(
+        self,
+        session: Session,
+        loop: Loop,
+        keeper: Keeper,
+        epochs: Epochs,
+        clock: Clock,
+        environment: Callable[[], Environment],
+    ) -> None:
+        self.session = session
+        self._loop = loop
+        self._keeper = keeper
+        self._epochs = epochs
+        self._clock = clock
+        self._environment = environment
+        self._warming: asyncio.Task[None] | None = None
+        self._wait: AbstractAsyncContextManager[None] | None = None
+        self.idle_bill = Bill()
+        keeper.before_cold = self._before_cold
+
+    async def turn(self, command: str) -> events.TurnFinished:
+        """Run one command to its end. Raises CancelledError when it was interrupted; everything so far is kept."""
+        await self._end_wait()
+        await self._finish_warming()
+        return await self._loop.turn(command, self._environment())
+
+    async def wait(self, finished: events.TurnFinished) -> None:
+        """The person has the word: keep the cache warm as long as that is expected to pay. The next turn ends it."""
+        now = self._clock.now()
+        after = after_turn(finished)
+        self.session.ledger.pauses.begin(self.session.id, now, after)
+        self._wait = self._keeper.during("idle", self.idle_bill, after)
+        await self._wait.__aenter__()
+
+    def prewarm(self) -> None:
+        """Write SYSTEM and PROJECT while the person types the first command, if they are cold."""
+        if self._warming is None:
+            self._warming = asyncio.create_task(self._keeper.prewarm(self.idle_bill))
+
+    async def refresh(self) -> bool:
+        """Begin a new epoch: a new snapshot of the project, stale outputs folded. Whether there was one to begin."""
+        await self._end_wait()
+        return await self._epochs.refresh(self._environment())
+
+    async def compact(self, bill: Bill) -> bool:
+        """Put a summary in place of the history. Whether that was done; what it cost is added to `bill`."""
+        await self._end_wait()
+        self.session.repair()
+        return await self._epochs.compact(self._environment(), bill)
+
+    async def aclose(self) -> None:
+        await self._end_wait()
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait([self._warming])
+
+    async def _end_wait(self) -> None:
+        wait, self._wait = self._wait, None
+        if wait is not None:
+            self.session.ledger.pauses.end(self.session.id, self._clock.now())
+            await wait.__aexit__(None, None, None)
+
+    async def _finish_warming(self) -> None:
+        """What is being written is what the turn reads: to send it a second time meanwhile would pay for it twice."""
+        if self._warming is not None:
+            await self._warming
+
+    async def _before_cold(self, p_return: float) -> None:
+        await self._epochs.compact_before_cold(self._environment(), self.idle_bill, p_return)
+
+
+def after_turn(finished: events.TurnFinished) -> After:
+    """What the person finds when they come back."""
+    if finished.end is not TurnEnd.DONE:
+        return "failed"
+    return "question" if finished.text.rstrip().endswith("?") else "answer"
+
+
+@asynccontextmanager
+async def open_conversation(
+    opening: Opening, settings: Settings, folders: Folders, around: Surroundings
+) -> AsyncIterator[Conversation]:
+    """The session of `opening` on the model of `settings`. Raises UserError and BackendError for what cannot begin."""
+    info = find_model(choose_model(settings, around.env), load_catalog(folders))
+    pricer = pricing(info)
+    if settings.max_cost is not None and not _has_price(pricer, around.clock.now()):
+        raise UserError(
+            f"The price of {info.name} is not known, so --max-cost cannot be kept. State it in models.toml.", USAGE
+        )
+    redactor = Redactor(around.env)
+    async with AsyncExitStack() as stack:
+        ledger = stack.enter_context(Ledger.open(folders.ledger))
+        row = _earlier(ledger, opening)
+        if row is not None and not opening.fork:
+            stack.enter_context(session_lock(folders.data / "locks", row.id))
+        backend = await open_backend(
+            *(info, settings, folders, around.env, ledger, around.downloads),
+            now=lambda: datetime.fromtimestamp(around.clock.now(), UTC),
+        )
+        stack.push_async_callback(backend.aclose)
+        counter = Counter()
+        stack.push_async_callback(counter.aclose)
+        head = _Head(opening.directory, settings, backend, redactor, around)
+        async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
+            tasks.create_task(counter.start())
+            tasks.create_task(backend.prepare())
+            blocks = None if row else await asyncio.to_thread(head)
+        environment = _Told(opening.directory, settings, around)
+        session = _open_session(ledger, row, blocks or [], opening, environment(), around)
+        if row is None or opening.fork:
+            stack.enter_context(session_lock(folders.data / "locks", session.id))
+        directory = show_name(str(opening.directory))
+        around.emit(events.SessionOpened(session.id, info.name, settings.mode, directory, session.resumed))
+        parts = Parts(session, backend, pricer, around.emit, around.clock, around.random)
+        conversation = _assemble(parts, counter, head, environment, opening, settings, folders, redactor, around)
+        stack.push_async_callback(conversation.aclose)
+        yield conversation
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """SYSTEM and PROJECT as they are when it is called, which reads the repository."""
+
+    directory: Path
+    settings: Settings
+    backend: Backend
+    redactor: Redactor
+    around: Surroundings
+
+    def __call__(self) -> list[Block]:
+        profile = self.backend.capabilities.profile
+        facts = read_project(self.directory, _day(self.around), self.around.env)
+        listing = replace(facts.listing, paths=tuple(self.redactor(path) for path in facts.listing.paths))
+        facts = replace(facts, listing=listing, house_rules=self.redactor(facts.house_rules or "") or None)
+        return [*system_blocks(profile, specs(profile)), project_block(facts, self.settings.tree_budget)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The surroundings as they are when it is called."""
+
+    directory: Path
+    settings: Settings
+    around: Surroundings
+
+    def __call__(self) -> Environment:
+        directory = show_name(str(self.directory))
+        return Environment(_day(self.around), directory, self.settings.mode, self.around.asker is not None)
+
+
+def _assemble(
+    parts: Parts,
+    counter: Counter,
+    head: _Head,
+    environment: _Told,
+    opening: Opening,
+    settings: Settings,
+    folders: Folders,
+    redactor: Redactor,
+    around: Surroundings,
+) -> Conversation:
+    session, backend = parts.session, parts.backend
+    spill = folders.output(session.id).resolve()
+    small = backend.capabilities.profile == "compact"
+    context = ToolContext(
+        root=opening.directory,
+        spill=spill,
+        env=around.env,
+        seen=session.ledger.tools.seen(session.id),
+        limits=SMALL_OUTPUT if small else OutputLimits(),
+    )
+    coach = None
+    if small:
+        from agent.coach import Coach
+
+        coach = Coach(context)
+    ttl: dict[Layer, Ttl] = dict(ALL_SHORT)
+    if settings.cache_ttl == "long":
+        ttl |= {Layer.SYSTEM: "long", Layer.PROJECT: "long"}
+    forecaster = Forecaster(session, backend, settings.effort, ttl)
+    keeper = Keeper(parts, forecaster, _keep_limits(settings))
+    asker = None if around.asker is None else keeper.asking(around.asker)
+    gate = ModeGate(Mode(settings.mode), opening.directory, asker, readable=[spill])
+    toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach)
+    caller = Caller(parts, forecaster, counter, keeper, coach.veto if coach else None)
+    epochs = Epochs(parts, forecaster, caller, Rewriting(head, spill, settings.compact == "auto", toolbox.forget))
+    limits = Limits(settings.max_turns, settings.max_cost)
+    loop = Loop(session, caller, toolbox, keeper, epochs, limits, around.emit)
+    return Conversation(session, loop, keeper, epochs, around.clock, environment)
+
+
+_POLICIES: Final[Mapping[str, Literal["auto", "always", "off"]]] = {"auto": "auto", "always": "always", "off": "off"}
+
+
+def _keep_limits(settings: Settings) -> KeepLimits:
+    return KeepLimits(
+        *(_POLICIES[settings.keepalive], settings.keepalive_minutes),
+        *(settings.keepalive_session, settings.keepalive_day),
+    )
+
+
+def _open_session(
+    ledger: Ledger,
+    row: SessionRow | None,
+    head: list[Block],
+    opening: Opening,
+    told: Environment,
+    around: Surroundings,
+) -> Session:
+    if row is not None:
+        if opening.fork:
+            return Session.fork(ledger, row, now=around.clock.now(), title=opening.title)
+        return Session.resume(ledger, row)
+    return Session.create(
+        ledger,
+        now=around.clock.now(),
+        directory=show_name(str(opening.directory)),
+        title=opening.title,
+        told=told,
+        head=head,
+    )
+
+
+def _day(around: Surroundings) -> str:
+    """Today, where the person is."""
+    return datetime.fromtimestamp(around.clock.now()).astimezone().date().isoformat()
+
+
+def _has_price(pricer: Pricing, now: float) -> bool:
+    nothing = Usage(fresh=0, cache_read=0, cache_write=0, cache_write_long=0, output=1, reasoning=0)
+    return pricer(nothing, datetime.fromtimestamp(now, UTC))[0] is not None
+
+
+def _earlier(ledger: Ledger, opening: Opening) -> SessionRow | None:
+    """The session to go on with, if one was asked for."""
+    if opening.session is not None:
+        row = ledger.session(opening.session)
+        if row is None:
+            raise UserError(f"There is no session {opening.session!r}. `agent sessions` lists them.", USAGE)
+        return row
+    if opening.again:
+        row = ledger.last_used(show_name(str(opening.directory)))
+        if row is None:
+            raise UserError(f"There is no session in {opening.directory} to go on with. Run without --continue.", USAGE)
+        return row
+    return None

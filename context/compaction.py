@@ -1,0 +1,157 @@
+"""Compaction: a summary that the model makes, and what the program adds to it because a model may forget it.
+
+Pure. The request is a suffix of the conversation, so that it reads the cache; the answer becomes one block, which a
+later compaction reads back: the person's requests and the lists of files outlive any number of summaries.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from context.block import Block, Layer, Part, Role, Text
+from context.fold import arguments_of, is_command, is_notice
+from context.layers.command import notice_block
+from context.layers.history import reply_block
+from context.prompt import Prompt
+
+_INSTRUCTION: Final = """\
+The conversation is about to be replaced by a summary, because it has become long. Write that summary now, as plain text and nothing else: call no tool, answer no request. Whoever goes on knows only what you write, so be exact and complete:
+1. The goal, and what the user asked for, wished or ruled out. Every fact, name and number that the user gave.
+2. What has been done and found, with paths and line numbers; what was decided and why.
+3. What failed, and what was learned from it.
+4. What is still open, in order, and the very next step.
+Keep everything that an earlier summary holds and that still matters. At most 1,500 words."""
+_SUMMARY_OPEN, _SUMMARY_CLOSE = "<summary>", "</summary>"
+_RECORD_OPEN, _RECORD_CLOSE = "<record>\n", "\n</record>"
+_REQUEST: Final = 400  # characters of an earlier request that are kept
+_REQUESTS: Final = 8_000  # characters of all of them
+_FILES: Final = 60
+_READ: Final = ("read",)
+_CHANGED: Final = ("write", "edit")
+_UNDER_WAY: Final = "Work on the last request is under way; the summary says how far. Go on with it."
+
+
+@dataclass(slots=True)
+class _Record:
+    """What is listed by the program. `requests` oldest first, files newest first."""
+
+    requests: list[str] = field(default_factory=list)
+    left_out: int = 0
+    read: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+
+
+def instruction_block() -> Block:
+    """Asks for a summary, at the tail of the conversation."""
+    return notice_block(_INSTRUCTION)
+
+
+def compacted(prompt: Prompt, summary: str, *, open_turn: bool) -> tuple[Block, ...]:
+    """What follows the head once `summary` stands for the history of `prompt`.
+
+    One block from the user: the summary, a record of requests and files, and the last request word for word. Then, if
+    the turn is over, the last reply. `open_turn`: the work on the last request is not done.
+    """
+    history = prompt.since(prompt.head(Layer.PROJECT).length)
+    record = _record(history)
+    last = next((block for block in reversed(history) if is_command(block)), None)
+    request = _request(last) if last is not None else ""
+    earlier = _Record(record.requests, record.left_out, record.read, record.changed)
+    if last is not None and earlier.requests:
+        earlier.requests = earlier.requests[:-1]
+    parts: list[Part] = [
+        Text(
+            f"<notice>\nThe conversation so far was compacted.\n{_SUMMARY_OPEN}\n{summary.strip()}\n{_SUMMARY_CLOSE}"
+            f"\n{_written(earlier)}\n</notice>"
+        ),
+    ]
+    if request:
+        parts.append(Text(request))
+    if open_turn:
+        parts.append(Text(f"<notice>\n{_UNDER_WAY}\n</notice>"))
+    block = Block.make(Layer.COMMAND, Role.USER, parts)
+    reply = _last_reply(history) if not open_turn else ""
+    return (block, reply_block([Text(reply)])) if reply else (block,)
+
+
+def _record(history: Sequence[Block]) -> _Record:
+    record = _Record()
+    for block in history:
+        for part in block.parts:
+            if isinstance(part, Text) and block.layer is Layer.COMMAND and is_notice(part):
+                _take_back(record, part.text)
+        if is_command(block):
+            record.requests.append(_request(block))
+        for call in block.tool_calls:
+            path = arguments_of(call).get("path")
+            if isinstance(path, str):
+                _note(record.read if call.name in _READ else record.changed if call.name in _CHANGED else [], path)
+    record.requests = [_cut(text) for text in record.requests]
+    record.left_out += _shorten(record.requests)
+    return record
+
+
+def _take_back(record: _Record, text: str) -> None:
+    """What an earlier compaction listed."""
+    start, end = text.rfind(_RECORD_OPEN), text.rfind(_RECORD_CLOSE)  # the last one: a summary may quote another
+    if not 0 <= start < end:
+        return
+    try:
+        told = json.loads(text[start + len(_RECORD_OPEN) : end])
+        requests, read, changed = (_texts(told[name]) for name in ("requests", "files_read", "files_changed"))
+        left_out = int(told["requests_left_out"])
+    except (ValueError, KeyError, TypeError):
+        return
+    record.requests = [*requests, *record.requests]
+    record.left_out += left_out
+    for path in reversed(read):
+        _note(record.read, path)
+    for path in reversed(changed):
+        _note(record.changed, path)
+
+
+def _texts(values: Iterable[object]) -> list[str]:
+    return [value for value in values if isinstance(value, str)]
+
+
+def _note(paths: list[str], path: str) -> None:
+    """Put `path` first, once."""
+    if path in paths:
+        paths.remove(path)
+    paths.insert(0, path)
+    del paths[_FILES:]
+
+
+def _written(record: _Record) -> str:
+    """As JSON, which a later compaction can read back whatever the texts hold."""
+    told = {
+        "requests": record.requests,
+        "requests_left_out": record.left_out,
+        "files_read": record.read,
+        "files_changed": record.changed,
+    }
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in told.items())
+    return f"{_RECORD_OPEN}{{{lines}}}{_RECORD_CLOSE}"
+
+
+def _request(block: Block) -> str:
+    return "\n".join(part.text for part in block.parts if isinstance(part, Text) and not is_notice(part))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _REQUEST else f"{text[: _REQUEST - 1]}…"
+
+
+def _shorten(requests: list[str]) -> int:
+    """Leave out requests until they fit: from the middle, so that the first and the latest stay. How many went."""
+    gone = 0
+    while len(requests) > 2 and sum(map(len, requests)) > _REQUESTS:
+        del requests[len(requests) // 2]
+        gone += 1
+    return gone
+
+
+def _last_reply(history: Sequence[Block]) -> str:
+    last = history[-1] if history else None
+    return last.text if last is not None and last.role is Role.ASSISTANT and not last.tool_calls else ""
