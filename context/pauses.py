@@ -1,25 +1,42 @@
 """How long a person stays away: what is expected before there is data, and what their own pauses teach.
 
-The prior is a mixture of quick replies, breaks, and pauses of hours, with a share that never comes back. The quick part
-is from public recorded sessions (pi-mono test fixtures: 87 pauses, median 39 s, one in twenty-two above 260 s); nights
-and breaks are not in those, so their shares are [guess]. It counts as much as `_WORTH` pauses of one's own.
+A distribution over a row of growing intervals, and over never coming back. The prior counts as `_WORTH` pauses and so
+fades as real ones come. A pause that followed the same thing, at about the same hour, teaches more than another.
+
+Source of the prior: its quick part is that of public recorded sessions (pi-mono test fixtures, MIT, 2026-12-01: 87
+pauses, median 39 s, three above 300 s; one fast user, no nights). Breaks, hours away, nights and never are not in
+those: their shares are [guess], on the side of longer pauses than that one user's. None of it is fitted to
+`benchmarks/keepalive.py`.
 """
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 After = Literal["answer", "question", "failed"]
 """What a pause follows: the model was done; it asked something; the turn failed or was interrupted."""
 
-_EDGES: Final = tuple(2.0 * 1.25**n for n in range(53))  # seconds, from 2 s to 2.5 days
+AFTERS: Final[tuple[After, ...]] = get_args(After)
+_RATIO: Final = 1.25
+_EDGES: Final = tuple(2.0 * _RATIO**n for n in range(53))  # seconds, from 2 s to 2.5 days
 _WORTH: Final = 20.0  # pauses of one's own that the prior counts as
-_SAME: Final = 3.0  # weight of a pause after the same thing, against one after something else
+_OTHER_AFTER: Final = 0.3  # weight of a pause after something else
+_SAME_HOURS: Final = 2.0  # hours of the day within which habits are alike (one sigma)
+_OTHER_HOUR: Final = 0.2  # weight of a pause at any other hour
+
 # Share, median in seconds, spread (sigma of the logarithm).
-_PRIOR: Final = ((0.80, 45.0, 1.1), (0.11, 780.0, 0.7), (0.03, 7200.0, 0.6), (0.02, 54_000.0, 0.25))
+_QUICK: Final = (0.80, 45.0, 1.1)
+_BREAK: Final = (0.11, 780.0, 0.7)
+_AWAY: Final = (0.03, 7200.0, 0.6)
+_NIGHT_SHARE_DAY: Final = 0.01
+_NIGHT_SHARE_EVENING: Final = 0.04
+_EVENING: Final = (17, 5)  # from, to: hours at which a long pause is likely a night
+_MORNING_H: Final = 8.5
+_NIGHT_SPREAD: Final = 0.2
 _NEVER: Final = 0.04
+_SHARES_PRIOR: Final[dict[After, float]] = {"answer": 0.75, "question": 0.15, "failed": 0.10}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +49,21 @@ class Pause:
 
 
 class Pauses:
-    """A person's distribution of pauses: the weight in each of a row of growing intervals, and of never."""
+    """A person's distribution of pauses."""
 
-    def __init__(self, seen: tuple[Pause, ...]) -> None:
-        self._seen = seen
-        self._tails: dict[After, list[float]] = {}
+    def __init__(self, counts: dict[tuple[After, int], dict[int, int]]) -> None:
+        self._counts = counts  # pauses per interval (-1: never), by what they followed and the hour
+        self._tails: dict[tuple[After, int], list[float]] = {}
 
     @classmethod
     def learned(cls, seen: Iterable[Pause] = ()) -> "Pauses":
         """The prior, corrected by the pauses of this person."""
-        return cls(tuple(seen))
+        counts: dict[tuple[After, int], dict[int, int]] = {}
+        for pause in seen:
+            at = -1 if pause.seconds is None else _interval(pause.seconds)
+            of = counts.setdefault((pause.after, pause.hour), {})
+            of[at] = of.get(at, 0) + 1
+        return cls(counts)
 
     def returns(self, waited: float, until: float, after: After, hour: int) -> float:
         """The probability that the person comes back within (waited, until] seconds, not having come by `waited`."""
@@ -52,25 +74,33 @@ class Pauses:
 
     def stays(self, seconds: float, after: After, hour: int) -> float:
         """The probability that the person is still away after so many seconds; of `inf`: that they never come."""
-        tail = self._tails.get(after)
+        tail = self._tails.get((after, hour))
         if tail is None:
-            tail = self._tails[after] = self._weighed(after)
+            tail = self._tails[after, hour] = self._weighed(after, hour)
         if seconds <= 0:
             return 1.0
         if seconds >= _EDGES[-1]:
             return tail[-1]
-        at = max(0, min(len(_EDGES) - 1, math.ceil(_place(seconds))))
+        at = _interval(seconds)
         low = _EDGES[at - 1] if at else 0.0
-        share = (seconds - low) / (_EDGES[at] - low)
         before = tail[at - 1] if at else 1.0
-        return before + (tail[at] - before) * share
+        return before + (tail[at] - before) * (seconds - low) / (_EDGES[at] - low)
 
-    def _weighed(self, after: After) -> list[float]:
+    def shares(self) -> dict[After, float]:
+        """What this person's pauses follow; sums to 1."""
+        shares = {after: _WORTH * share for after, share in _SHARES_PRIOR.items()}
+        for (after, _), of in self._counts.items():
+            shares[after] += sum(of.values())
+        total = sum(shares.values())
+        return {after: share / total for after, share in shares.items()}
+
+    def _weighed(self, after: After, hour: int) -> list[float]:
         """P(still away) at each edge."""
-        weights = [_WORTH * weight for weight in _PRIOR_WEIGHTS]
-        for pause in self._seen:
-            at = -1 if pause.seconds is None else max(0, min(len(_EDGES) - 1, math.ceil(_place(pause.seconds))))
-            weights[at] += _SAME if pause.after == after else 1.0
+        weights = [_WORTH * weight for weight in _PRIORS[hour]]
+        for (other_after, other_hour), of in self._counts.items():
+            weight = (1.0 if other_after == after else _OTHER_AFTER) * _NEARNESS[(other_hour - hour) % 24]
+            for at, count in of.items():
+                weights[at] += weight * count
         total, tail, gone = sum(weights), [], 0.0
         for weight in weights[:-1]:
             gone += weight
@@ -78,20 +108,38 @@ class Pauses:
         return tail
 
 
-def _place(seconds: float) -> float:
-    """Where among the edges: the edge at or behind `seconds` is its ceiling."""
-    return math.log(max(seconds, 1e-9) / _EDGES[0]) / math.log(1.25)
+def _interval(seconds: float) -> int:
+    """The interval that holds `seconds`: its edge is at or behind."""
+    if seconds <= _EDGES[0]:
+        return 0
+    return min(len(_EDGES) - 1, math.ceil(math.log(seconds / _EDGES[0]) / _LOG_RATIO))
 
 
-def _prior_weights() -> list[float]:
+def _prior(hour: int) -> list[float]:
+    """The weight of each interval, and last that of never, for a pause that begins at `hour`."""
+    evening = hour >= _EVENING[0] or hour < _EVENING[1]
+    share = _NIGHT_SHARE_EVENING if evening else _NIGHT_SHARE_DAY
+    to_morning = ((_MORNING_H - hour) % 24) * 3600.0
+    parts = (_QUICK, _BREAK, _AWAY, (share, to_morning, _NIGHT_SPREAD))
+
     def below(seconds: float) -> float:
         return sum(
             share * 0.5 * (1 + math.erf(math.log(seconds / median) / (spread * math.sqrt(2))))
-            for share, median, spread in _PRIOR
+            for share, median, spread in parts
         )
 
     ends = [below(edge) for edge in _EDGES]
-    return [ends[0], *(later - earlier for earlier, later in pairwise(ends)), _NEVER]
+    weights = [ends[0], *(later - earlier for earlier, later in pairwise(ends)), _NEVER]
+    total = sum(weights)
+    return [weight / total for weight in weights]
 
 
-_PRIOR_WEIGHTS: Final = _prior_weights()
+def _nearness(apart: int) -> float:
+    """How much alike two hours are, from `_OTHER_HOUR` to 1."""
+    apart = min(apart, 24 - apart)
+    return _OTHER_HOUR + (1 - _OTHER_HOUR) * math.exp(-0.5 * (apart / _SAME_HOURS) ** 2)
+
+
+_LOG_RATIO: Final = math.log(_RATIO)
+_PRIORS: Final = tuple(_prior(hour) for hour in range(24))
+_NEARNESS: Final = tuple(_nearness(apart) for apart in range(24))
