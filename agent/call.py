@@ -60,7 +60,8 @@ class Caller:
         self._counter = counter
         self._keeper = keeper
         self._veto = veto
-        self._counted = 0  # blocks of the prompt whose tokens are known
+        self._counted = Prompt.empty()  # its blocks' tokens are known
+        self._unrecorded: list[Block] = []  # counted, and not yet noted in the ledger
 
     async def call(self, bill: Bill) -> Reply:
         """Send the session's prompt and append the reply; every attempt is added to `bill`.
@@ -100,19 +101,19 @@ class Caller:
                     await self._clock.sleep(wait)
                 self._session.ledger.drop_draft(self._session.id)  # the call is made again, from its beginning
 
-    async def _count(self, prompt: Prompt) -> list[Block]:
-        """The blocks that are new since the last call, with their tokens counted: by another session, or now."""
-        new = prompt.since(self._counted) if self._counted <= prompt.length else list(prompt)
+    async def _count(self, prompt: Prompt) -> None:
+        """See to it that the tokens of all blocks are known: counted by another session, or now."""
+        new = prompt.since(prompt.common_prefix(self._counted))
         unknown = {block.digest: block for block in new if block.known_tokens is None}
         for digest, tokens in self._session.ledger.tokens(unknown).items():
             unknown.pop(digest).learn_tokens(tokens)
         await self._counter.count(unknown.values())
-        self._counted = prompt.length
-        return list(unknown.values())
+        self._counted = prompt
+        self._unrecorded += unknown.values()
 
     async def _attempt(self, bill: Bill, aside: Block | None) -> Reply:
         session, ledger, backend = self._session, self._session.ledger, self._backend
-        counted = await self._count(session.prompt if aside is None else session.prompt.append(aside))
+        await self._count(session.prompt if aside is None else session.prompt.append(aside))
         started = self._clock.now()
         plan = self._forecaster.plan(started) if aside is None else self._forecaster.aside(aside, started)
         purpose = "turn" if aside is None else "compaction"
@@ -154,7 +155,8 @@ class Caller:
                 verdict, entries = self._forecaster.audit(plan, outcome.usage, stream.diagnosis)
                 outcome = replace(outcome, verdict=verdict, entries=entries)
             keep = status != "done" and aside is None
-            ledger.finish_call(call_id, outcome, reply=place, keep_draft=keep, counted=counted)
+            ledger.finish_call(call_id, outcome, reply=place, keep_draft=keep, counted=self._unrecorded)
+            self._unrecorded = []
             bill.add(outcome, counts=aside is None)
             return outcome
 

@@ -102,8 +102,8 @@ def run_command(
     The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 1 failed, 2 usage, 3
     limit reached, 130 interrupted.
     """
-    from agent.conversation import Surroundings
-    from agent.oneshot import Task, run_once
+    from agent.conversation import Surroundings, Task
+    from agent.oneshot import run_once
     from agent.terminal import Terminal
 
     env = dict(os.environ)

@@ -5,11 +5,11 @@ Everything is assembled here, from settings to the loop. `agent run` takes one t
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import cast
 
 from agent import events
 from agent.backend_choice import Downloads, choose_model, find_model, load_catalog, open_backend, pricing
@@ -38,6 +38,7 @@ from backends.base import Backend, Usage
 from context.block import Block, Layer
 from context.breakpoints import ALL_SHORT
 from context.cache_rules import Ttl
+from context.economics import Policy
 from context.layers.project import project_block
 from context.layers.system import system_blocks
 from context.names import show_name
@@ -47,13 +48,14 @@ from context.repo.project import read_project
 
 
 @dataclass(frozen=True, slots=True)
-class Opening:
-    """Which session to open. `session`: the id to go on with; `again`: go on with the last session of the directory;
-    neither: a new one called `title`. `fork`: in a copy, so that the session stays as it is.
+class Task:
+    """What to do, and in which session. `session`: the id to go on with; `again`: go on with the last session of the
+    directory; neither: a new one, which is called like the `command`. `fork`: in a copy of it, so that it stays as it
+    is.
     """
 
+    command: str
     directory: Path
-    title: str
     again: bool = False
     session: str | None = None
     fork: bool = False
@@ -90,13 +92,13 @@ class Conversation:
         self._clock = clock
         self._environment = environment
         self._warming: asyncio.Task[None] | None = None
-        self._wait: AbstractAsyncContextManager[None] | None = None
+        self._wait = AsyncExitStack()  # what ends when the person comes back
         self.idle_bill = Bill()
         keeper.before_cold = self._before_cold
 
     async def turn(self, command: str) -> events.TurnFinished:
         """Run one command to its end. Raises CancelledError when it was interrupted; everything so far is kept."""
-        await self._end_wait()
+        await self._come_back()
         await self._finish_warming()
         return await self._loop.turn(command, self._environment())
 
@@ -105,8 +107,7 @@ class Conversation:
         now = self._clock.now()
         after = after_turn(finished)
         self.session.ledger.pauses.begin(self.session.id, now, after)
-        self._wait = self._keeper.during("idle", self.idle_bill, after)
-        await self._wait.__aenter__()
+        await self._wait.enter_async_context(self._keeper.during("idle", self.idle_bill, after))
 
     def prewarm(self) -> None:
         """Write SYSTEM and PROJECT while the person types the first command, if they are cold."""
@@ -115,26 +116,31 @@ class Conversation:
 
     async def refresh(self) -> bool:
         """Begin a new epoch: a new snapshot of the project, stale outputs folded. Whether there was one to begin."""
-        await self._end_wait()
+        await self._come_back()
         return await self._epochs.refresh(self._environment())
 
     async def compact(self, bill: Bill) -> bool:
-        """Put a summary in place of the history. Whether that was done; what it cost is added to `bill`."""
-        await self._end_wait()
+        """Put a summary in place of the history. Whether that was done; what it cost is added to `bill`.
+
+        Raises UserError when there is no history.
+        """
+        await self._come_back()
         self.session.repair()
+        prompt = self.session.prompt
+        if prompt.length == prompt.head(Layer.PROJECT).length:
+            raise UserError(f"Session {self.session.id} has no history yet. Nothing was sent.", USAGE)
         return await self._epochs.compact(self._environment(), bill)
 
     async def aclose(self) -> None:
-        await self._end_wait()
+        """End what runs. The pause stays open: who leaves has not come back."""
+        await self._wait.aclose()
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.wait([self._warming])
 
-    async def _end_wait(self) -> None:
-        wait, self._wait = self._wait, None
-        if wait is not None:
-            self.session.ledger.pauses.end(self.session.id, self._clock.now())
-            await wait.__aexit__(None, None, None)
+    async def _come_back(self) -> None:
+        self.session.ledger.pauses.end(self.session.id, self._clock.now())
+        await self._wait.aclose()
 
     async def _finish_warming(self) -> None:
         """What is being written is what the turn reads: to send it a second time meanwhile would pay for it twice."""
@@ -154,9 +160,9 @@ def after_turn(finished: events.TurnFinished) -> After:
 
 @asynccontextmanager
 async def open_conversation(
-    opening: Opening, settings: Settings, folders: Folders, around: Surroundings
+    task: Task, settings: Settings, folders: Folders, around: Surroundings
 ) -> AsyncIterator[Conversation]:
-    """The session of `opening` on the model of `settings`. Raises UserError and BackendError for what cannot begin."""
+    """The session of `task` on the model of `settings`. Raises UserError and BackendError for what cannot begin."""
     info = find_model(choose_model(settings, around.env), load_catalog(folders))
     pricer = pricing(info)
     if settings.max_cost is not None and not _has_price(pricer, around.clock.now()):
@@ -166,8 +172,8 @@ async def open_conversation(
     redactor = Redactor(around.env)
     async with AsyncExitStack() as stack:
         ledger = stack.enter_context(Ledger.open(folders.ledger))
-        row = _earlier(ledger, opening)
-        if row is not None and not opening.fork:
+        row = _earlier(ledger, task)
+        if row is not None and not task.fork:
             stack.enter_context(session_lock(folders.data / "locks", row.id))
         backend = await open_backend(
             *(info, settings, folders, around.env, ledger, around.downloads),
@@ -176,19 +182,19 @@ async def open_conversation(
         stack.push_async_callback(backend.aclose)
         counter = Counter()
         stack.push_async_callback(counter.aclose)
-        head = _Head(opening.directory, settings, backend, redactor, around)
+        head = _Head(task.directory, settings, backend, redactor, around)
         async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
             tasks.create_task(counter.start())
             tasks.create_task(backend.prepare())
             blocks = None if row else await asyncio.to_thread(head)
-        environment = _Told(opening.directory, settings, around)
-        session = _open_session(ledger, row, blocks or [], opening, environment(), around)
-        if row is None or opening.fork:
+        environment = _Told(task.directory, settings, around)
+        session = _open_session(ledger, row, blocks or [], task, environment(), around)
+        if row is None or task.fork:
             stack.enter_context(session_lock(folders.data / "locks", session.id))
-        directory = show_name(str(opening.directory))
+        directory = show_name(str(task.directory))
         around.emit(events.SessionOpened(session.id, info.name, settings.mode, directory, session.resumed))
         parts = Parts(session, backend, pricer, around.emit, around.clock, around.random)
-        conversation = _assemble(parts, counter, head, environment, opening, settings, folders, redactor, around)
+        conversation = _assemble(parts, counter, head, environment, task, settings, folders, redactor, around)
         stack.push_async_callback(conversation.aclose)
         yield conversation
 
@@ -229,7 +235,7 @@ def _assemble(
     counter: Counter,
     head: _Head,
     environment: _Told,
-    opening: Opening,
+    task: Task,
     settings: Settings,
     folders: Folders,
     redactor: Redactor,
@@ -239,7 +245,7 @@ def _assemble(
     spill = folders.output(session.id).resolve()
     small = backend.capabilities.profile == "compact"
     context = ToolContext(
-        root=opening.directory,
+        root=task.directory,
         spill=spill,
         env=around.env,
         seen=session.ledger.tools.seen(session.id),
@@ -256,7 +262,7 @@ def _assemble(
     forecaster = Forecaster(session, backend, settings.effort, ttl)
     keeper = Keeper(parts, forecaster, _keep_limits(settings))
     asker = None if around.asker is None else keeper.asking(around.asker)
-    gate = ModeGate(Mode(settings.mode), opening.directory, asker, readable=[spill])
+    gate = ModeGate(Mode(settings.mode), task.directory, asker, readable=[spill])
     toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach)
     caller = Caller(parts, forecaster, counter, keeper, coach.veto if coach else None)
     epochs = Epochs(parts, forecaster, caller, Rewriting(head, spill, settings.compact == "auto", toolbox.forget))
@@ -265,12 +271,9 @@ def _assemble(
     return Conversation(session, loop, keeper, epochs, around.clock, environment)
 
 
-_POLICIES: Final[Mapping[str, Literal["auto", "always", "off"]]] = {"auto": "auto", "always": "always", "off": "off"}
-
-
 def _keep_limits(settings: Settings) -> KeepLimits:
     return KeepLimits(
-        *(_POLICIES[settings.keepalive], settings.keepalive_minutes),
+        *(cast(Policy, settings.keepalive), settings.keepalive_minutes),
         *(settings.keepalive_session, settings.keepalive_day),
     )
 
@@ -279,19 +282,19 @@ def _open_session(
     ledger: Ledger,
     row: SessionRow | None,
     head: list[Block],
-    opening: Opening,
+    task: Task,
     told: Environment,
     around: Surroundings,
 ) -> Session:
     if row is not None:
-        if opening.fork:
-            return Session.fork(ledger, row, now=around.clock.now(), title=opening.title)
+        if task.fork:
+            return Session.fork(ledger, row, now=around.clock.now(), title=task.command)
         return Session.resume(ledger, row)
     return Session.create(
         ledger,
         now=around.clock.now(),
-        directory=show_name(str(opening.directory)),
-        title=opening.title,
+        directory=show_name(str(task.directory)),
+        title=task.command,
         told=told,
         head=head,
     )
@@ -307,16 +310,16 @@ def _has_price(pricer: Pricing, now: float) -> bool:
     return pricer(nothing, datetime.fromtimestamp(now, UTC))[0] is not None
 
 
-def _earlier(ledger: Ledger, opening: Opening) -> SessionRow | None:
+def _earlier(ledger: Ledger, task: Task) -> SessionRow | None:
     """The session to go on with, if one was asked for."""
-    if opening.session is not None:
-        row = ledger.session(opening.session)
+    if task.session is not None:
+        row = ledger.session(task.session)
         if row is None:
-            raise UserError(f"There is no session {opening.session!r}. `agent sessions` lists them.", USAGE)
+            raise UserError(f"There is no session {task.session!r}. `agent sessions` lists them.", USAGE)
         return row
-    if opening.again:
-        row = ledger.last_used(show_name(str(opening.directory)))
+    if task.again:
+        row = ledger.last_used(show_name(str(task.directory)))
         if row is None:
-            raise UserError(f"There is no session in {opening.directory} to go on with. Run without --continue.", USAGE)
+            raise UserError(f"There is no session in {task.directory} to go on with. Run without --continue.", USAGE)
         return row
     return None

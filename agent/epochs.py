@@ -7,7 +7,7 @@ line each (their text goes to a file), or a summary in place of the history. Whe
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
@@ -18,26 +18,30 @@ from agent.call import Caller
 from agent.forecaster import Forecaster
 from agent.ledger_rows import EpochRow
 from agent.parts import Parts
-from agent.tariff import tariff_at
+from agent.price_levels import prices_at
 from backends.base import BackendError, StopReason
 from context.block import Block, Layer
 from context.compaction import compacted, instruction_block
+from context.economics import Prices
 from context.epoch import (
+    EpochDecision,
     Reason,
-    Tariff,
     decide_compaction,
     decide_epoch,
     decide_idle_compaction,
     expected_calls_left,
+    is_full,
 )
 from context.fold import Folded, fold
 from context.forecast import Cause
 from context.layers.command import notice_block
-from context.notices import Environment, first_notices
+from context.notices import Environment, changes
 from context.prompt import Prompt
 
 _MOST_IN_A_ROW: Final = 2
 _SUMMARY: Final = 2_000  # tokens that a summary is expected to take
+_LEAST_ROOM: Final = 0.5  # share of a full prompt that folding must free to be a help for long
+_UNTOLD: Final = ""  # a mode that is none: the next notices tell the mode
 _COLD: Final = {
     Cause.EXPIRED: Reason.COLD,
     Cause.MODEL_CHANGED: Reason.MODEL,
@@ -63,7 +67,7 @@ class Epochs:
 
     def __init__(self, parts: Parts, forecaster: Forecaster, caller: Caller, rewriting: Rewriting) -> None:
         self._session = parts.session
-        self._backend = parts.backend
+        self._can = parts.backend.capabilities
         self._pricing = parts.pricing
         self._emit = parts.emit
         self._clock = parts.clock
@@ -71,40 +75,45 @@ class Epochs:
         self._caller = caller
         self._rewriting = rewriting
 
-    async def begin_turn(self, now: Environment, bill: Bill) -> bool:
-        """Begin a new epoch before a command is appended, if that is worth it. Whether one began.
+    async def begin_turn(self, now: Environment, bill: Bill) -> None:
+        """Begin a new epoch before a command is appended, if that is worth it.
 
         `now`: what its head tells of the surroundings. Compaction calls are added to `bill`.
         """
         if self._is_new:
-            return False
-        plan = await self._plan()
-        began = False
-        if (reason := _COLD.get(plan.cause)) is not None:
-            began = await self._fold(reason, now, plan.total, plan.read)
-        return await self._compact_if_dear(now, bill) or began
+            return
+        outlook = await self._outlook()
+        if (reason := _COLD.get(outlook.cause)) is not None and await self._fold(reason, now, outlook):
+            outlook = await self._outlook()
+        decision = decide_compaction(
+            tokens=outlook.tokens,
+            after=self._compacted_size(),
+            window=self._can.context,
+            reply_reserve=self._reserve,
+            warm=outlook.read * 2 > outlook.tokens,
+            calls_left=self._calls_left(),
+            prices=self._prices(outlook.tokens),
+        )
+        if decision.compact:
+            await self.compact(now, bill)
 
     async def refresh(self, now: Environment) -> bool:
-        """A new epoch because the person wants one. Whether there was anything to begin it from."""
-        if self._is_new:
-            return False
-        plan = await self._plan()
-        return await self._fold(Reason.REFRESH, now, plan.total, plan.read)
+        """A new epoch because the person wants one. Whether it differs from the old one, and so began."""
+        return not self._is_new and await self._fold(Reason.REFRESH, now, await self._outlook())
 
     async def make_room(self, now: Environment, bill: Bill, *, overflowed: bool = False) -> bool:
-        """See to it that the next request fits the window, in the middle of a turn as well. Whether it does.
+        """See to it that the next request fits the window, in the middle of a turn. Whether it does.
 
         `overflowed`: the provider has said that it does not, whatever our count.
         """
         for _ in range(_MOST_IN_A_ROW):
-            tokens = await self._caller.size()
-            if not overflowed and not self._is_full(tokens):
+            if not overflowed and not await self._is_full():
                 return True
-            folded = await self._fold(Reason.PRESSURE, now, tokens, 0, least=0.5)
+            folded = await self._fold(Reason.PRESSURE, now, await self._outlook())
             if not folded and not await self.compact(now, bill, open_turn=True):
                 return False
             overflowed = False
-        return not self._is_full(await self._caller.size())
+        return not await self._is_full()
 
     async def compact(self, now: Environment, bill: Bill, *, open_turn: bool = False) -> bool:
         """A summary in place of the history: asked for as a suffix of the conversation, which is read from the cache.
@@ -114,8 +123,8 @@ class Epochs:
         """
         if not self._rewriting.compacts or self._is_new:
             return False
-        session = self._session
-        before = await self._caller.size()
+        session, outlook = self._session, await self._outlook()
+        before = outlook.tokens
         self._emit(events.CompactionStarted(before))
         spent = bill.known_usd
         try:
@@ -129,20 +138,13 @@ class Epochs:
             self._emit(events.CompactionFinished("refused", "the model gave no summary", before, None, cost))
             return False
         head = await asyncio.to_thread(self._rewriting.head)
-        rest = compacted(session.prompt, summary, open_turn=open_turn)
-        notices = first_notices(now)
-        if open_turn and notices:
-            rest = (*rest, notice_block("\n".join(notices)))
-        prompt = Prompt.empty().extend([*head, *rest])
-        after = await self._caller.size(prompt)
+        blocks = [*head, *compacted(session.prompt, summary, open_turn=open_turn)]
+        after = await self._caller.size(Prompt.empty().extend(blocks))
         if after >= before:
             self._emit(events.CompactionFinished("refused", "the summary is no shorter", before, after, cost))
             return False
-        tariff = self._tariff(before)
-        left = self._calls_left()
-        as_is = tariff.read * before * left if tariff else None
-        anew = tariff.write * after + tariff.read * after * left if tariff else None
-        self._begin(Reason.COMPACTED, prompt, now, (before, after), (as_is, anew))
+        expected = self._weighed(outlook, after, Prompt.empty().extend(head))
+        self._begin(Reason.COMPACTED, blocks, now, (before, after), expected, open_turn=open_turn)
         self._emit(events.CompactionFinished("done", None, before, after, cost))
         return True
 
@@ -153,67 +155,74 @@ class Epochs:
         """
         if self._is_new or not self._rewriting.compacts:
             return False
+        head = list(self._session.prompt.head(Layer.PROJECT))
+        folded = await asyncio.to_thread(fold, self._session.prompt, head, str(self._rewriting.folder))
         tokens = await self._caller.size()
         decision = decide_idle_compaction(
-            tokens=tokens, after=self._after(), p_return=p_return, tariff=self._tariff(tokens)
+            tokens=tokens,
+            folded=await self._caller.size(Prompt.empty().extend([*head, *folded.blocks])),
+            after=self._compacted_size(),
+            p_return=p_return,
+            prices=self._prices(tokens),
         )
         return decision.compact and await self.compact(now, bill)
 
-    async def _compact_if_dear(self, now: Environment, bill: Bill) -> bool:
-        plan = await self._plan()
-        decision = decide_compaction(
-            tokens=plan.total,
-            after=self._after(),
-            window=self._backend.capabilities.context,
-            reply_reserve=self._reserve,
-            warm=plan.read * 2 > plan.total,
-            calls_left=self._calls_left(),
-            tariff=self._tariff(plan.total),
-        )
-        if not decision.compact:
-            return False
-        return await self.compact(now, bill)
-
-    async def _fold(self, reason: Reason, now: Environment, tokens: int, read: int, *, least: float = 0.0) -> bool:
-        """Begin an epoch with the stale folded, if that is worth it. `least`: the share that must go."""
-        session = self._session
+    async def _fold(self, reason: Reason, now: Environment, outlook: "_Outlook") -> bool:
+        """Begin an epoch with the stale folded, if that is worth it. Whether it began."""
+        prompt = self._session.prompt
         head = await asyncio.to_thread(self._rewriting.head)
-        folded = await asyncio.to_thread(fold, session.prompt, head, str(self._rewriting.folder))
-        prompt = Prompt.empty().extend([*head, *folded.blocks])
-        after = await self._caller.size(prompt)
-        kept = self._warm_head(prompt, read)
-        decision = decide_epoch(
-            tokens=tokens,
-            folded=after,
-            warm=read,
-            warm_head=kept,
-            calls_left=self._calls_left(),
-            tariff=self._tariff(tokens),
-        )
-        if prompt.digest == session.prompt.digest or after > tokens * (1 - least):
+        folded = await asyncio.to_thread(fold, prompt, head, str(self._rewriting.folder))
+        new = Prompt.empty().extend([*head, *folded.blocks])
+        if new.digest == prompt.digest:
             return False
-        if reason is not Reason.REFRESH and not decision.start:
+        after = await self._caller.size(new)
+        decision = self._weighed(outlook, after, new.head(Layer.PROJECT))
+        match reason:
+            case Reason.REFRESH:
+                worth = True
+            case Reason.PRESSURE:
+                worth = after <= outlook.tokens * (1 - _LEAST_ROOM)
+            case _:
+                worth = decision.start
+        if not worth:
             return False
         try:
             await asyncio.to_thread(self._keep, folded)
         except OSError as error:
             self._emit(events.Notice(f"Old outputs cannot be put into files ({error}): the history stays as it is."))
             return False
-        self._begin(reason, prompt, now, (tokens, after), (decision.as_is_usd, decision.anew_usd))
+        open_turn = reason is Reason.PRESSURE
+        self._begin(reason, list(new), now, (outlook.tokens, after), decision, open_turn=open_turn)
         return True
+
+    def _weighed(self, outlook: "_Outlook", after: int, head: Prompt) -> EpochDecision:
+        """The prompt as it is against one of `after` tokens that begins with `head`."""
+        return decide_epoch(
+            tokens=outlook.tokens,
+            folded=after,
+            warm=outlook.read,
+            warm_head=self._warm_head(head, outlook.read),
+            calls_left=self._calls_left(),
+            prices=self._prices(outlook.tokens),
+        )
 
     def _begin(
         self,
         reason: Reason,
-        prompt: Prompt,
+        blocks: list[Block],
         now: Environment,
         tokens: tuple[int, int],
-        usd: tuple[float | None, float | None],
+        expected: EpochDecision,
+        *,
+        open_turn: bool,
     ) -> None:
-        session = self._session
-        as_is, anew = (None if value is None else Decimal(str(round(value, 6))) for value in usd)
-        row = EpochRow(session.epoch + 1, self._clock.now(), reason.value, *tokens, as_is, anew)
-        session.begin_epoch(row, prompt, now)
+        """The head tells date and directory; the mode is told by the next command, or here where none comes."""
+        told = replace(now, mode=_UNTOLD)
+        if open_turn:
+            blocks, told = [*blocks, notice_block("\n".join(changes(told, now)))], now
+        as_is, anew = _usd(expected.as_is_usd), _usd(expected.anew_usd)
+        row = EpochRow(self._session.epoch + 1, self._clock.now(), reason.value, *tokens, as_is, anew)
+        self._session.begin_epoch(row, blocks, told)
         self._rewriting.forget()
         self._emit(events.EpochStarted(row.number, row.reason, *tokens, as_is, anew))
 
@@ -221,36 +230,34 @@ class Epochs:
         """Write the full text of what is folded away. Raises OSError."""
         if folded.outputs:
             self._rewriting.folder.mkdir(parents=True, exist_ok=True)
-        for name, text in folded.outputs:
-            path = self._rewriting.folder / name
-            if not path.exists():
-                path.write_text(text, encoding="utf-8", errors="replace", newline="")
+        for name, text in folded.outputs:  # the name holds the text's digest: what is there is the same
+            (self._rewriting.folder / name).write_text(text, encoding="utf-8", newline="")
 
-    async def _plan(self) -> "_Outlook":
+    async def _outlook(self) -> "_Outlook":
         await self._caller.size()
-        plan = self._forecaster.plan(self._clock.now())
-        return _Outlook(plan.forecast.cause, plan.forecast.total, plan.forecast.usage.cache_read or 0)
+        made = self._forecaster.plan(self._clock.now()).forecast
+        return _Outlook(made.cause, made.total, made.usage.cache_read or 0)
 
-    def _warm_head(self, prompt: Prompt, read: int) -> int:
-        """Tokens of `prompt` that are read though the rest is new: SYSTEM, and PROJECT where it did not change."""
-        session = self._session
+    def _warm_head(self, head: Prompt, read: int) -> int:
+        """Tokens of a new prompt's `head` that are read though the rest is new: of SYSTEM, and of PROJECT too where it
+        did not change.
+        """
         for layer in (Layer.PROJECT, Layer.SYSTEM):
-            head = prompt.head(layer)
-            if head.digest == session.prompt.head(layer).digest:
-                return min(read, self._forecaster.size(head))
+            end = head.head(layer)
+            if end.digest == self._session.prompt.head(layer).digest:
+                return min(read, self._forecaster.size(end))
         return 0
 
-    def _after(self) -> int:
+    def _compacted_size(self) -> int:
         """What a compacted prompt is expected to take."""
         return self._forecaster.size(self._session.prompt.head(Layer.PROJECT)) + _SUMMARY
 
     def _calls_left(self) -> float:
-        calls = [call for call in self._session.ledger.calls(self._session.id) if call.purpose == "turn"]
         turns = max(1, self._session.turn)
-        return expected_calls_left(turns, len(calls) / turns)
+        return expected_calls_left(turns, self._session.ledger.turn_calls(self._session.id) / turns)
 
-    def _tariff(self, tokens: int) -> Tariff | None:
-        return tariff_at(self._pricing, self._backend.capabilities.cache, tokens, self._clock.now())
+    def _prices(self, tokens: int) -> Prices | None:
+        return prices_at(self._pricing, self._can.cache, tokens, self._clock.now())
 
     @property
     def _is_new(self) -> bool:
@@ -260,26 +267,20 @@ class Epochs:
     @property
     def _reserve(self) -> int:
         """Tokens of the window that the reply is left."""
-        can = self._backend.capabilities
-        return min(can.max_output, can.context // 8)
+        return min(self._can.max_output, self._can.context // 8)
 
-    def _is_full(self, tokens: int) -> bool:
-        decision = decide_compaction(
-            tokens=tokens,
-            after=0,
-            window=self._backend.capabilities.context,
-            reply_reserve=self._reserve,
-            warm=True,
-            calls_left=0.0,
-            tariff=None,
-        )
-        return decision.why == "window"
+    async def _is_full(self) -> bool:
+        return is_full(await self._caller.size(), self._can.context, self._reserve)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outlook:
-    """The session's prompt if it were sent now: `total` tokens, of which `read` from the cache, and why not more."""
+    """The session's prompt if it were sent now: `tokens`, of which `read` from the cache, and why not more."""
 
     cause: Cause
-    total: int
+    tokens: int
     read: int
+
+
+def _usd(value: float | None) -> Decimal | None:
+    return None if value is None else Decimal(str(round(value, 6)))

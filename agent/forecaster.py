@@ -38,7 +38,7 @@ class Plan:
 
 class Forecaster:
     """For the calls of one session on one backend. `effort` is what requests ask for; None: the model's default. `ttl`
-    is what markers of each layer ask for; changing it holds from the next plan on.
+    is what markers of each layer ask for.
     """
 
     def __init__(
@@ -49,8 +49,7 @@ class Forecaster:
         self.effort = effort
         self._scope = Scope(backend.endpoint, backend.name, effort or backend.capabilities.default_effort)
         self._rules = backend.capabilities.cache
-        self.ttl = ttl
-        self._sent = 0  # blocks of the last request in this epoch
+        self._ttl = ttl
         self._sizes = Sizes(backend.dialect)
         self._scale = session.ledger.scale(backend.name) or Scale(backend.capabilities.token_scale)
         self._off = session.ledger.caches.refused(backend.endpoint)
@@ -70,7 +69,6 @@ class Forecaster:
             made = self._compare(made, baseline)
         response, compared = mine.response if mine else None, baseline.id if baseline else None
         self._made = Plan(session.prompt, markers, made, self._scope, self._off, response, compared)
-        self._sent = mine.blocks if mine else 0
         return self._made
 
     def aside(self, block: Block, now: float) -> Plan:
@@ -79,18 +77,18 @@ class Forecaster:
         It reads what the conversation has in the cache and marks nothing of its own: nobody would read that again.
         """
         plan = self.plan(now)
-        head = plan.prompt.head(Layer.PROJECT).length
-        markers = tuple(marker for marker in plan.markers if marker.blocks <= max(head, self._sent))
-        prompt = plan.prompt.append(block)
         last = self._known(self._session.ledger.last_answered(self._session.id))
         mine = self._goes_on(self._session.ledger.last_answered(self._session.id, self._scope))
+        written = max(plan.prompt.head(Layer.PROJECT).length, mine.blocks if mine else 0)
+        markers = tuple(marker for marker in plan.markers if marker.blocks <= written)
+        prompt = plan.prompt.append(block)
         made = self._forecast(prompt, markers, now, last, _anchor(mine, prompt))
         return replace(plan, prompt=prompt, markers=markers, forecast=made)
 
     def head(self, now: float) -> Plan:
         """The request that writes SYSTEM and PROJECT before a turn needs them, and nothing else."""
         prompt = self._session.prompt.head(Layer.PROJECT)
-        markers = tuple(marker for marker in self._markers(prompt, None) if marker.blocks <= prompt.length)
+        markers = self._markers(prompt, None)
         made = self._forecast(prompt, markers, now, None, None)
         return Plan(prompt, markers, made, self._scope, self._off, None, None)
 
@@ -123,7 +121,7 @@ class Forecaster:
         if CacheOption.MARKERS in self._off or self._rules.kind != "markers":
             return ()
         long = self._rules.ttl_long is not None and CacheOption.LONG_TTL not in self._off
-        ttl = self.ttl if long else ALL_SHORT
+        ttl = self._ttl if long else ALL_SHORT
         return plan_markers(prompt, self._rules, sent, ttl, scale=self._scale.factor)
 
     def _forecast(

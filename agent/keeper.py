@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Final, Literal
+from typing import Final
 
 from agent import events
 from agent.bill import Bill
@@ -22,14 +22,14 @@ from agent.permissions import Ask
 from agent.ping_record import Ping
 from backends.base import BackendError, Request, Usage
 from context.cachemodel import Entry
-from context.economics import Activity, KeepDecision, Stakes, keep
+from context.economics import MARGIN, Activity, KeepDecision, Policy, Stakes, keep
 from context.pauses import After, Pauses
 
-_MARGIN: Final = 0.1  # of the time to live that is left when a ping goes out: time for two more tries
 _RETRY_S: Final = 5.0
 _ATTEMPTS: Final = 3
 _DAY_S: Final = 86_400.0
-_LOOK_S: Final = 60.0  # between two looks at the clock: a machine that was suspended is noticed within it
+_LOOK_S: Final = 20.0  # between two looks at the clock: less than the margin of the shortest lease, so that a machine
+# that was suspended for a moment wakes up in time
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class KeepLimits:
     covered. `session_usd`, `day_usd`: the most that pings may cost.
     """
 
-    policy: Literal["auto", "always", "off"] = "auto"
+    policy: Policy = "auto"
     minutes: float = 60.0
     session_usd: Decimal = Decimal("0.50")
     day_usd: Decimal = Decimal(2)
@@ -99,10 +99,11 @@ class Keeper:
             bill = self._waits[-1].bill if self._waits else Bill()
             pauses, session = self._session.ledger.pauses, self._session.id
             pauses.begin(session, self._clock.now(), "question")
-            async with self.during("question", bill, "question"):
-                answer = await asker(question)
-            pauses.end(session, self._clock.now())
-            return answer
+            try:
+                async with self.during("question", bill, "question"):
+                    return await asker(question)
+            finally:  # who interrupts has come back as well
+                pauses.end(session, self._clock.now())
 
         return ask
 
@@ -143,7 +144,7 @@ class Keeper:
             lease = self._forecaster.lease()
             if lease is None or lease.ttl is None:
                 return
-            due = lease.used + lease.ttl * (1 - _MARGIN)
+            due = lease.used + lease.ttl * (1 - MARGIN)
             while (left := due - self._clock.now()) > 0:
                 await self._clock.sleep(min(left, _LOOK_S))
             # A machine that was suspended wakes up late: a lease that is gone is not renewed but written anew.
@@ -168,7 +169,7 @@ class Keeper:
             return None
         now = self._clock.now()
         return keep(
-            Stakes(float(ping), float(loss - ping), lease.ttl, lease.ttl * _MARGIN),
+            Stakes(float(ping), float(loss - ping), lease.ttl, lease.ttl * MARGIN),
             activity=wait.activity,
             waited=now - wait.began,
             after=wait.after,

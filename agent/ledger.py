@@ -313,6 +313,11 @@ class Ledger:
             for row in self._database.rows("SELECT * FROM call WHERE session = ? ORDER BY number", session_id)
         ]
 
+    def turn_calls(self, session_id: str) -> int:
+        """How many calls the session's turns have made."""
+        query = "SELECT count(*) AS calls FROM call WHERE session = ? AND purpose = 'turn'"
+        return int(self._database.rows(query, session_id)[0]["calls"])
+
     def last_answered(self, session_id: str, scope: Scope | None = None) -> CallRow | None:
         """The last call that the provider began to answer: what it read and wrote is in the cache.
 

@@ -78,11 +78,11 @@ class Loop:
         session.turn += 1
         notices = session.repair()
         try:
-            began = await self._epochs.begin_turn(now, turn.bill)
+            await self._epochs.begin_turn(now, turn.bill)
         except asyncio.CancelledError:
-            self._finish(turn, TurnEnd.INTERRUPTED, "Interrupted before anything was sent.")
+            self._finish(turn, TurnEnd.INTERRUPTED, "Interrupted before the command was sent: say it again.")
             raise
-        if began or session.prompt.length == session.prompt.head(Layer.PROJECT).length:
+        if session.prompt.length == session.prompt.head(Layer.PROJECT).length:
             notices += first_notices(now)
         else:
             notices += changes(session.told, now)

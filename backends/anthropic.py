@@ -23,9 +23,15 @@ from backends.errors import Endpoint, broken_answer, cut_stream
 from backends.growing_body import DamagedWireError
 from backends.payload import BrokenStreamError
 from backends.sse import check_type, drain
+from context.block import Layer
 
 if TYPE_CHECKING:
     import anthropic
+
+
+# What a request that only writes SYSTEM and PROJECT says: the API wants one message at least. It stands behind the last
+# marker, so it is no part of what is cached.
+_NO_MESSAGES = ({"role": "user", "content": "."},)
 
 
 class AnthropicBackend:
@@ -198,6 +204,8 @@ class AnthropicBackend:
             "stream": stream,
             "max_tokens": self._model.max_output if request.max_output is None else request.max_output,
         }
+        if request.prompt.length == request.prompt.head(Layer.PROJECT).length:
+            tail["messages"] = _NO_MESSAGES
         if request.effort is not None:
             tail["output_config"] = {"effort": request.effort}
         if self._endpoint.official and CacheOption.DIAGNOSTICS not in request.off:

@@ -15,12 +15,14 @@ from context.canonical import digest
 from context.names import show_name
 from context.prompt import Prompt
 
-_SHORT: Final = 400  # characters: about what the line that replaces an output takes
+_SHORT: Final = 400  # characters, about 100 tokens: what the line that replaces an output takes with its path
 _LINE: Final = 120  # characters of the output that the line quotes
 _ARGUMENT: Final = 80
-_FOLDED: Final = re.compile(r"\[folded: .* whole output: .*\]", re.DOTALL)
+_FOLDED: Final = re.compile(r"\[folded: .* lines, last: .*; whole output: .*\]")  # one line: others are outputs
+_EXIT: Final = re.compile(r"exit \d+")  # tells less than the line ahead of it
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
 _MAIN: Final = ("path", "command", "pattern", "query", "name")
+_SEARCHES: Final = ("search", "find")  # here the pattern says more than the folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,68 +43,40 @@ def fold(prompt: Prompt, head: Sequence[Block], folder: str) -> Folded:
     """
     start = prompt.head(Layer.PROJECT).length
     history = prompt.since(start)
-    last = max((at for at, block in enumerate(history) if is_command(block)), default=0)
-    calls = {call.id: call for block in history for call in block.tool_calls}
     same = [block.digest for block in head] == [block.digest for block in prompt.at(start)]
-    kept: list[Block] = []
     outputs: dict[str, str] = {}
+    lean = _without_stale(history, folder, outputs)
+    kept: list[Block] = []
     for at, block in enumerate(history):
-        stale = at < last
-        parts = _folded_parts(block, calls, folder, outputs) if stale else block.parts
-        if stale and block.layer is Layer.COMMAND:
-            said = tuple(part for part in parts if not is_notice(part))
-            apart = kept and kept[-1].role is Role.ASSISTANT and _role_after(history, at) is Role.ASSISTANT
-            parts = said if said or not apart else parts
+        parts = lean[at]
+        if not parts and kept and kept[-1].role is _next_role(history, lean, at) is Role.ASSISTANT:
+            parts = block.parts  # a notice alone between two replies: without it a provider would make one of them
         if not same:
-            parts = tuple(part for part in parts if not isinstance(part, Opaque))
-        if not any(not isinstance(part, Text) or part.text.strip() for part in parts):
-            same = False
+            parts = _without_reasoning(parts)
+        if parts == block.parts and (same or _is_sent(parts)):
+            kept.append(block)
             continue
-        changed = parts != block.parts
-        kept.append(replace(block, parts=parts, counted=None) if changed else block)
-        same = same and not changed
+        same = False
+        if _is_sent(parts):
+            kept.append(replace(block, parts=parts, counted=None))
     return Folded(tuple(kept), tuple(outputs.items()))
 
 
 def is_command(block: Block) -> bool:
     """Whether the block holds what a person said, and not only what the program tells the model."""
-    return block.layer is Layer.COMMAND and any(isinstance(part, Text) and not is_notice(part) for part in block.parts)
+    return block.layer is Layer.COMMAND and any(
+        isinstance(part, Text) and not is_notice(part) and not is_compacted(part) for part in block.parts
+    )
 
 
 def is_notice(part: Part) -> bool:
-    return isinstance(part, Text) and part.text.startswith("<notice>\n") and part.text.endswith("\n</notice>")
+    """Whether the part is told by the program (`context.layers.command`)."""
+    return _is_tagged(part, "notice")
 
 
-def _role_after(history: Sequence[Block], at: int) -> Role | None:
-    return history[at + 1].role if at + 1 < len(history) else None
-
-
-def _folded_parts(block: Block, calls: dict[str, ToolCall], folder: str, outputs: dict[str, str]) -> tuple[Part, ...]:
-    parts: list[Part] = []
-    for part in block.parts:
-        if isinstance(part, ToolResult) and len(part.text) > _SHORT and not _FOLDED.fullmatch(part.text):
-            safe = _NOT_IN_NAMES.sub("_", part.call_id)[:40]
-            name = f"folded-{safe}-{digest(part.text.encode())[:12]}.txt"
-            line = _line(part, calls.get(part.call_id), f"{folder}/{name}")
-            if len(line) < len(part.text):
-                outputs[name] = part.text
-                part = replace(part, text=line)
-        parts.append(part)
-    return tuple(parts)
-
-
-def _line(result: ToolResult, call: ToolCall | None, path: str) -> str:
-    lines = [line.strip() for line in result.text.splitlines() if line.strip()]
-    telling = _cut(lines[-1], _LINE) if lines else ""
-    what = _what(call)
-    return show_name(f"[folded: {what}, {len(lines)} lines, last: {telling}; whole output: {path}]")
-
-
-def _what(call: ToolCall | None) -> str:
-    if call is None:
-        return "an output"
-    main = next((value for key in _MAIN if isinstance(value := arguments_of(call).get(key), str)), "")
-    return f"{call.name} {_cut(main, _ARGUMENT)}".rstrip()
+def is_compacted(part: Part) -> bool:
+    """Whether the part stands for a history (`context.compaction`). It is never stale."""
+    return _is_tagged(part, "compacted")
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
@@ -112,6 +86,73 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return arguments if isinstance(arguments, dict) else {}
+
+
+def _is_tagged(part: Part, tag: str) -> bool:
+    return isinstance(part, Text) and part.text.startswith(f"<{tag}>\n") and part.text.endswith(f"\n</{tag}>")
+
+
+def _is_sent(parts: Sequence[Part]) -> bool:
+    return any(not isinstance(part, Text) or part.text.strip() for part in parts)
+
+
+def _without_reasoning(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    return tuple(part for part in parts if not isinstance(part, Opaque))
+
+
+def _without_stale(history: Sequence[Block], folder: str, outputs: dict[str, str]) -> list[tuple[Part, ...]]:
+    """The parts of each block, of the turns before the last without notices and long outputs; those go to `outputs`."""
+    last = max((at for at, block in enumerate(history) if is_command(block)), default=0)
+    calls: dict[str, ToolCall] = {}  # the latest of each id: a local model numbers them anew in each reply
+    lean: list[tuple[Part, ...]] = []
+    for at, block in enumerate(history):
+        parts = block.parts
+        calls |= {call.id: call for call in block.tool_calls}
+        if at < last:
+            parts = tuple(_folded(part, calls, folder, outputs) for part in parts)
+            if block.layer is Layer.COMMAND:
+                parts = tuple(part for part in parts if not is_notice(part))
+        lean.append(parts)
+    return lean
+
+
+def _next_role(history: Sequence[Block], lean: Sequence[tuple[Part, ...]], at: int) -> Role | None:
+    """Who speaks next, once block `at` is gone and with it the reasoning behind it."""
+    later = range(at + 1, len(history))
+    return next((history[n].role for n in later if _is_sent(_without_reasoning(lean[n]))), None)
+
+
+def _folded(part: Part, calls: dict[str, ToolCall], folder: str, outputs: dict[str, str]) -> Part:
+    if not isinstance(part, ToolResult) or len(part.text) <= _SHORT or _FOLDED.fullmatch(part.text):
+        return part
+    name = f"folded-{_NOT_IN_NAMES.sub('_', part.call_id)[:40]}-{digest(part.text.encode())[:12]}.txt"
+    line = _line(part, calls.get(part.call_id), f"{folder}/{name}")
+    if len(line) >= len(part.text):
+        return part
+    outputs[name] = part.text
+    return replace(part, text=line)
+
+
+def _line(result: ToolResult, call: ToolCall | None, path: str) -> str:
+    count = len(result.text.splitlines())
+    return show_name(f"[folded: {_what(call)}, {count:,} lines, last: {_telling(result.text)}; whole output: {path}]")
+
+
+def _what(call: ToolCall | None) -> str:
+    if call is None:
+        return "an output"
+    arguments = arguments_of(call)
+    names = ("pattern", *_MAIN) if call.name in _SEARCHES else _MAIN
+    main = next((value for name in names if isinstance(value := arguments.get(name), str)), "")
+    return f"{call.name} {_cut(main, _ARGUMENT)}".rstrip()
+
+
+def _telling(text: str) -> str:
+    """The last line with something in it; of a failed command the line ahead of its exit code as well."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and _EXIT.fullmatch(lines[-1]):
+        return f"{_cut(lines[-2], _LINE)} ({lines[-1]})"
+    return _cut(lines[-1], _LINE) if lines else "(blank)"
 
 
 def _cut(text: str, most: int) -> str:

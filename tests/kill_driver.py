@@ -24,8 +24,8 @@ import anthropic  # noqa: F401 (imported here once, instead of in each fork)
 from agent.backend_choice import Downloads
 from agent.clock import SystemClock
 from agent.config import Folders, Settings
-from agent.conversation import Surroundings
-from agent.oneshot import Task, run_once
+from agent.conversation import Surroundings, Task
+from agent.oneshot import run_once
 
 _MOST_ATTEMPTS = 4  # for each kill that is asked for
 

@@ -16,12 +16,12 @@ from agent import events
 from agent.backend_choice import Downloads, find_model, load_catalog, open_backend, pricing
 from agent.bill import Bill
 from agent.config import Folders, Settings
-from agent.conversation import Surroundings
+from agent.conversation import Surroundings, Task
 from agent.forecaster import Forecaster
 from agent.keeper import Keeper, KeepLimits
 from agent.ledger import Ledger
 from agent.ledger_rows import CallRow
-from agent.oneshot import Task, run_once
+from agent.oneshot import run_once
 from agent.parts import Parts
 from agent.ping_record import Ping
 from agent.reports.cost import CostReport
@@ -62,7 +62,7 @@ class SteppedClock:
     async def advance(self, seconds: float, settled: "Any") -> None:
         """Let `seconds` pass. After each sleeper that wakes, wait until `settled()` holds again."""
         end = self.now() + seconds
-        while due := sorted(entry for entry in self.sleepers if entry[0] <= end):
+        while due := sorted((entry for entry in self.sleepers if entry[0] <= end), key=lambda entry: entry[0]):
             at, woken = due[0]
             self.shared.advance(max(0.0, at - self.now()))
             self.sleepers.remove(due[0])

@@ -68,6 +68,18 @@ class OneShotText:
             case events.CacheRenewed("tool" | "rate_limit", "done", read, cost, until) if read and until:
                 ends = f"{datetime.fromtimestamp(until).astimezone():%H:%M:%S}"
                 self._say(f"[dim]cache kept warm until {ends}: {read:,} tokens read, {money(cost)}[/dim]")
+            case events.CacheRenewed("prewarm", "done", _, cost, _):
+                self._say(f"[dim]cache written ahead of the first turn, {money(cost)}[/dim]")
+            case events.KeepaliveStopped("tool" | "rate_limit" | "question", why, tokens_lost, _) if why != "off":
+                self._say(f"[dim]cache no longer kept warm ({escape(why)}): {tokens_lost:,} tokens[/dim]")
+            case events.EpochStarted(number, reason, before, after, _, _) if reason != "compacted":
+                self._say(f"[dim]epoch {number} ({escape(reason)}): {before:,} tokens became {after:,}[/dim]")
+            case events.CompactionStarted(before):
+                self._say(f"[dim]asking for a summary of {before:,} tokens …[/dim]")
+            case events.CompactionFinished("done", _, before, after, cost):
+                self._say(f"[dim]compacted: {before:,} tokens became {after or 0:,}, {money(cost)}[/dim]")
+            case events.CompactionFinished(_, detail, _, _, cost):
+                self._say(f"[yellow]Not compacted: {escape(detail or '')}. Nothing was changed.[/yellow]")
             case events.ToolStarted(_, _, _, summary):
                 self._say(f"[bold]›[/bold] {escape(summary)}")
             case events.ToolOutputChunk(_, text):
