@@ -1,0 +1,166 @@
+"""A session that is held open: what the cache costs while its person types, thinks, is asked, or has gone home."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from emulator import Emulator, ManualClock, Reply, Shell, play, raw_prefix
+from waiting import LEASE_S, MODELS, Waiting
+
+from agent import events
+from agent.backend_choice import Downloads
+from agent.config import Settings
+from agent.conversation import Conversation, Surroundings, Task, open_conversation
+from agent.gate import Answer, Asker
+from agent.ledger import Ledger
+from agent.permissions import Ask
+from context.forecast import Cause
+from context.pauses import Pause
+
+
+@pytest.fixture
+def server() -> Iterator[Emulator]:
+    with Emulator(clock=ManualClock()) as running:
+        yield running
+
+
+@pytest.fixture(params=MODELS)
+def api(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def waiting(repository: Path, environment: dict[str, str], home: Path, server: Emulator, api: str) -> Waiting:
+    (home / "models.toml").write_text("[anthropic.claude-sonnet-5-5]\ntoken_scale = 1\n")
+    (repository / "AGENTS.md").write_text("".join(f"{rule}. Keep module {rule} small.\n" for rule in range(150)))
+    server.play(lambda request: Reply.of("Fine."))
+    return Waiting(repository, environment, server, MODELS[api])
+
+
+@asynccontextmanager
+async def opened(waiting: Waiting, asker: Asker | None = None, **task: bool) -> AsyncIterator[Conversation]:
+    nothing = Downloads(lambda _: None, lambda _: None, None)
+    around = Surroundings(waiting.env, waiting.clock, lambda: 0.0, waiting.note, nothing, asker)
+    todo = Task("chat", waiting.repository, **task)
+    async with open_conversation(todo, waiting.settings, waiting.folders, around) as conversation:
+        yield conversation
+
+
+def pauses(waiting: Waiting) -> list[Pause]:
+    with Ledger.open(waiting.folders.ledger) as ledger:
+        return ledger.pauses.seen(waiting.clock.now() + 13 * 3600)
+
+
+def last_cause(waiting: Waiting) -> Cause | None:
+    verdict = waiting.calls()[-1].verdict
+    return verdict.cause if verdict else None
+
+
+async def test_a_pause_a_little_longer_than_the_lease_loses_nothing(
+    waiting: Waiting, server: Emulator, api: str
+) -> None:
+    """Six minutes of five."""
+    async with opened(waiting) as conversation:
+        await conversation.wait(await conversation.turn("begin"))
+        await waiting.idle()
+        began = waiting.clock.now()
+        await waiting.clock.advance(LEASE_S[api] * 1.2, waiting.pinged)
+        await conversation.turn("go on")
+    (ping,) = waiting.pings()
+    assert (ping.activity, ping.status, ping.at - began) == ("idle", "done", LEASE_S[api] * 0.9)
+    assert ping.saving_usd is not None
+    assert ping.cost_usd is not None
+    assert ping.saving_usd > ping.cost_usd
+    assert raw_prefix(server.requests[1].raw) == raw_prefix(server.requests[0].raw)
+    assert last_cause(waiting) is Cause.NONE
+    assert [pause.seconds for pause in pauses(waiting)] == [LEASE_S[api] * 1.2]
+
+
+async def test_a_night_is_not_pinged_through_and_the_end_is_told(waiting: Waiting, api: str) -> None:
+    waiting.settings = replace(waiting.settings, keepalive_minutes=24 * 60)
+    async with opened(waiting) as conversation:
+        await conversation.wait(await conversation.turn("begin"))
+        await waiting.idle()
+        await waiting.clock.advance(14 * 3600, waiting.pinged)
+        await conversation.turn("good morning")
+    (stopped,) = [event for event in waiting.seen if isinstance(event, events.KeepaliveStopped)]
+    assert (stopped.activity, stopped.why) == ("idle", "stopped")
+    assert 0 < len(waiting.pings()) * LEASE_S[api] < 4 * 3600
+    assert last_cause(waiting) is Cause.EXPIRED
+
+
+async def test_who_leaves_has_not_come_back(waiting: Waiting) -> None:
+    async with opened(waiting) as conversation:
+        await conversation.wait(await conversation.turn("begin"))
+        await waiting.idle()
+        await waiting.clock.advance(20, waiting.pinged)
+    assert [pause.seconds for pause in pauses(waiting)] == [None]
+
+
+async def test_an_open_question_is_waited_for_warm(waiting: Waiting, server: Emulator, api: str) -> None:
+    """Seven minutes of five."""
+    waiting.settings = Settings(model=waiting.settings.model, mode="ask")
+    server.play(play([Shell("touch made")], answer="Done."))
+    asked = asyncio.Event()
+    answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+
+    async def asker(question: Ask) -> Answer:
+        asked.set()
+        return await answered
+
+    async with opened(waiting, asker) as conversation:
+        turn = asyncio.create_task(conversation.turn("make it"))
+        await asked.wait()
+        await waiting.idle()
+        await waiting.clock.advance(LEASE_S[api] * 1.4, waiting.pinged)
+        answered.set_result(Answer(allowed=True))
+        await turn
+    (ping,) = waiting.pings()
+    assert ping.activity == "question"
+    assert last_cause(waiting) is Cause.NONE
+    assert (waiting.repository / "made").exists()
+    assert pauses(waiting) == [Pause(LEASE_S[api] * 1.4, "question", pauses(waiting)[0].hour)]
+
+
+async def test_the_head_is_written_while_the_person_types_and_only_once(
+    waiting: Waiting, server: Emulator, api: str
+) -> None:
+    async with opened(waiting) as conversation:
+        conversation.prewarm()
+        await waiting.until(events.CacheRenewed)
+        await conversation.turn("begin")
+    (ping,) = waiting.pings()
+    assert (ping.activity, ping.status) == ("prewarm", "done")
+    assert ping.usage.cache_write
+    first = waiting.calls()[0]
+    assert first.usage.cache_read == ping.usage.cache_write
+    assert first.forecast is not None
+    assert first.forecast.usage.cache_read == first.usage.cache_read
+
+    async with opened(waiting) as conversation:  # another session on the same head, which is warm
+        conversation.prewarm()
+        await conversation.turn("again")
+    assert len(waiting.pings()) == 1
+
+
+async def test_a_turn_waits_for_the_head_that_is_being_written(waiting: Waiting) -> None:
+    """To send it a second time meanwhile would pay for it twice."""
+    async with opened(waiting) as conversation:
+        conversation.prewarm()
+        await conversation.turn("begin")
+    assert waiting.calls()[0].usage.cache_read == waiting.pings()[0].usage.cache_write
+
+
+async def test_a_refresh_begins_a_new_epoch_with_the_project_as_it_is(waiting: Waiting, server: Emulator) -> None:
+    async with opened(waiting) as conversation:
+        assert not await conversation.refresh()
+        await conversation.turn("begin")
+        assert not await conversation.refresh(), "nothing has changed"
+        (waiting.repository / "brand_new.py").write_text("")
+        assert await conversation.refresh()
+        await conversation.turn("go on")
+    assert "brand_new.py" in server.requests[-1].raw.decode()
+    assert last_cause(waiting) is Cause.NEW_EPOCH
