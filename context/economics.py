@@ -21,9 +21,7 @@ MARGIN: Final = 0.1  # of the time to live that is left when a ping goes out: ti
 _CERTAIN: Final = frozenset({"tool", "rate_limit", "task"})
 _MOST_PINGS: Final = 600  # in one series that is thought through
 _MOST_TURNS: Final = 40
-_GROWTH: Final = (
-    4_000.0  # tokens added by a turn before any is known: 6.4 requests (reference/workloads) of 600 [guess]
-)
+_GROWTH: Final = 4_000.0  # tokens added by a turn before any is known [guess]
 _GROWTH_WORTH: Final = 2.0  # turns that this counts as
 
 
@@ -142,7 +140,7 @@ def _wait_costs(
 
 @dataclass(frozen=True, slots=True)
 class TtlChoice:
-    """`short_usd`, `long_usd`: what each is expected to cost. `reason`: one line for the person."""
+    """Only `context.replay` makes it so far; what is sent takes the setting `cache_ttl`. `short_usd`, `long_usd`: what each is expected to cost. `reason`: one line for the person."""
 
     ttl: Ttl
     short_usd: float

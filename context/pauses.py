@@ -6,7 +6,7 @@ fades as real ones come. A pause that followed the same thing, at about the same
 Source of the prior: its quick part is that of public recorded sessions (pi-mono test fixtures, MIT, 2026-12-01: 87
 pauses, median 39 s, three above 300 s; one fast user, no nights). Breaks, hours away, nights and never are not in
 those: their shares are [guess], on the side of longer pauses than that one user's. None of it is fitted to
-`benchmarks/keepalive.py`.
+`benchmarks/keepalive`.
 """
 
 import math

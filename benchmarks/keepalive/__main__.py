@@ -17,9 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from backends.base import Usage
+from agent.backend_choice import pricing
+from agent.price_levels import prices_at
 from backends.catalog import Catalog
-from backends.prices import price
 from benchmarks.keepalive.people import Person, from_file, people
 from context.cache_rules import CacheRules
 from context.economics import Prices
@@ -51,16 +51,9 @@ def cases() -> list[Case]:
         if rules.kind != "markers" or rules.ttl_short is None or rules.ttl_long is None:
             continue
         key = (float(model.read), rules.ttl_short, rules.ttl_long)
-        usages = (
-            Usage(PREFIX, 0, 0, 0, 0, 0),
-            Usage(0, PREFIX, 0, 0, 0, 0),
-            Usage(0, 0, PREFIX, 0, 0, 0),
-            Usage(0, 0, PREFIX, PREFIX, 0, 0),
-            Usage(0, 0, 0, 0, PREFIX, 0),
-        )
-        usd = [price(model, usage, AT).usd for usage in usages]
-        if key not in found and None not in usd:
-            found[key] = Case(name, key[0], Prices(*(float(each or 0) / PREFIX for each in usd)), rules)
+        prices = prices_at(pricing(model), rules, PREFIX, AT.timestamp())
+        if key not in found and prices is not None:
+            found[key] = Case(name, key[0], prices, rules)
     return sorted(found.values(), key=lambda case: (case.rules.ttl_short or 0, -case.read))
 
 
