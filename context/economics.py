@@ -140,7 +140,10 @@ def _wait_costs(
 
 @dataclass(frozen=True, slots=True)
 class TtlChoice:
-    """Only `context.replay` makes it so far; what is sent takes the setting `cache_ttl`. `short_usd`, `long_usd`: what each is expected to cost. `reason`: one line for the person."""
+    """`short_usd`, `long_usd`: what each is expected to cost. `reason`: one line for the person.
+
+    Only `context.replay` chooses by it so far; what is sent takes the setting `cache_ttl`.
+    """
 
     ttl: Ttl
     short_usd: float

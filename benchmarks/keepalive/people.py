@@ -1,8 +1,8 @@
 """Simulated people and their sessions.
 
-Shapes of turns: medians and tails of public recorded sessions (pi-mono test fixtures). Habits are drawn anew for each person from
-wide ranges, which are not those of the product's prior: how fast they answer, how often and how long they break, when
-they work, how often they leave a session for good.
+Shapes of turns: medians and tails of public recorded sessions (pi-mono test fixtures). Habits are drawn anew for each
+person from wide ranges, which are not those of the product's prior: how fast they answer, how often and how long they
+break, when they work, how often they leave a session for good.
 """
 
 import csv
