@@ -126,8 +126,7 @@ class Conversation:
         """
         await self._come_back()
         self.session.repair()
-        prompt = self.session.prompt
-        if prompt.length == prompt.head(Layer.PROJECT).length:
+        if self._epochs.is_new:
             raise UserError(f"Session {self.session.id} has no history yet. Nothing was sent.", USAGE)
         return await self._epochs.compact(self._environment(), bill)
 

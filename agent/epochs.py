@@ -20,7 +20,7 @@ from agent.ledger_rows import EpochRow
 from agent.parts import Parts
 from agent.price_levels import prices_at
 from backends.base import BackendError, StopReason
-from context.block import Block, Layer
+from context.block import Block, Layer, Role
 from context.compaction import compacted, instruction_block
 from context.economics import Prices
 from context.epoch import (
@@ -80,7 +80,7 @@ class Epochs:
 
         `now`: what its head tells of the surroundings. Compaction calls are added to `bill`.
         """
-        if self._is_new:
+        if self.is_new:
             return
         outlook = await self._outlook()
         if (reason := _COLD.get(outlook.cause)) is not None and await self._fold(reason, now, outlook):
@@ -99,7 +99,7 @@ class Epochs:
 
     async def refresh(self, now: Environment) -> bool:
         """A new epoch because the person wants one. Whether it differs from the old one, and so began."""
-        return not self._is_new and await self._fold(Reason.REFRESH, now, await self._outlook())
+        return not self.is_new and await self._fold(Reason.REFRESH, now, await self._outlook())
 
     async def make_room(self, now: Environment, bill: Bill, *, overflowed: bool = False) -> bool:
         """See to it that the next request fits the window, in the middle of a turn. Whether it does.
@@ -121,7 +121,7 @@ class Epochs:
         Whether the epoch began: a failed call, a reply that is no summary, or a prompt that would not shrink changes
         nothing. `open_turn`: the last request is being worked on.
         """
-        if not self._rewriting.compacts or self._is_new:
+        if not self._rewriting.compacts or self.is_new:
             return False
         session, outlook = self._session, await self._outlook()
         before = outlook.tokens
@@ -153,7 +153,7 @@ class Epochs:
 
         `p_return`: the probability that the person comes back later.
         """
-        if self._is_new or not self._rewriting.compacts:
+        if self.is_new or not self._rewriting.compacts:
             return False
         head = list(self._session.prompt.head(Layer.PROJECT))
         folded = await asyncio.to_thread(fold, self._session.prompt, head, str(self._rewriting.folder))
@@ -260,9 +260,15 @@ class Epochs:
         return prices_at(self._pricing, self._can.cache, tokens, self._clock.now())
 
     @property
-    def _is_new(self) -> bool:
-        prompt = self._session.prompt
-        return prompt.length <= prompt.head(Layer.PROJECT).length
+    def is_new(self) -> bool:
+        """Whether the model has said nothing yet: there is nothing to fold or to sum up."""
+        prompt: Prompt | None = self._session.prompt
+        start = self._session.prompt.head(Layer.PROJECT).length
+        while prompt is not None and prompt.block is not None and prompt.length > start:  # the last reply is near
+            if prompt.block.role is Role.ASSISTANT:
+                return False
+            prompt = prompt.parent
+        return True
 
     @property
     def _reserve(self) -> int:

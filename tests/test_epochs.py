@@ -13,9 +13,11 @@ import pytest
 from desk import NO_DOWNLOADS, Desk, compact
 from emulator import Emulator, ManualClock, Read, Recorded, Reply, Shell, Think, play, raw_prefix
 from emulator.actions import call_for
+from emulator.faults import server_error
 
 from agent import events
 from agent.conversation import Surroundings
+from agent.errors import UserError
 from agent.ledger import Ledger
 from agent.ledger_rows import CallRow, EpochRow
 from agent.oneshot import compact_once
@@ -230,3 +232,12 @@ def test_without_compaction_a_full_window_ends_with_choices(desk: Desk, server: 
     message = told(desk, events.TurnFinished)[-1].message
     assert "agent compact" in message
     assert "new session" in message
+
+
+def test_a_session_without_a_word_of_the_model_has_nothing_to_sum_up(desk: Desk, server: Emulator) -> None:
+    server.play([server_error(400)] * 3)
+    desk.run(FACT, again=False, expect=1)
+    before = len(server.requests)
+    with pytest.raises(UserError, match="no history yet"):
+        compacting(desk)
+    assert len(server.requests) == before
