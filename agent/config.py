@@ -67,13 +67,13 @@ class Settings:
     costs), always (as long as the limits below allow) or off.
     """
 
-    keepalive_minutes: int = 60
+    keepalive_minutes: int = 120
     """How long one such wait is covered."""
 
-    keepalive_session: Decimal = Decimal("0.50")
+    keepalive_session: Decimal = Decimal(2)
     """Most USD for pings in one session."""
 
-    keepalive_day: Decimal = Decimal(2)
+    keepalive_day: Decimal = Decimal(5)
     """Most USD for pings in a day, over all sessions."""
 
     compact: str = "auto"

@@ -22,7 +22,7 @@ from agent.permissions import Ask
 from agent.ping_record import Ping
 from backends.base import BackendError, Request, Usage
 from context.cachemodel import Entry
-from context.economics import MARGIN, Activity, KeepDecision, Policy, Stakes, keep
+from context.economics import Activity, KeepDecision, Policy, Stakes, keep, margin_of
 from context.pauses import After, Pauses
 
 _RETRY_S: Final = 5.0
@@ -39,9 +39,9 @@ class KeepLimits:
     """
 
     policy: Policy = "auto"
-    minutes: float = 60.0
-    session_usd: Decimal = Decimal("0.50")
-    day_usd: Decimal = Decimal(2)
+    minutes: float = 120.0
+    session_usd: Decimal = Decimal(2)
+    day_usd: Decimal = Decimal(5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Keeper:
             lease = self._forecaster.lease()
             if lease is None or lease.ttl is None:
                 return
-            due = lease.used + lease.ttl * (1 - MARGIN)
+            due = lease.used + lease.ttl - margin_of(lease.ttl)
             while (left := due - self._clock.now()) > 0:
                 await self._clock.sleep(min(left, _LOOK_S))
             # A machine that was suspended wakes up late: a lease that is gone is not renewed but written anew.
@@ -169,7 +169,7 @@ class Keeper:
             return None
         now = self._clock.now()
         return keep(
-            Stakes(float(ping), float(loss - ping), lease.ttl, lease.ttl * MARGIN),
+            Stakes(float(ping), float(loss - ping), lease.ttl, margin_of(lease.ttl)),
             activity=wait.activity,
             waited=now - wait.began,
             after=wait.after,

@@ -22,9 +22,9 @@ AFTERS: Final[tuple[After, ...]] = get_args(After)
 _RATIO: Final = 1.25
 _EDGES: Final = tuple(2.0 * _RATIO**n for n in range(53))  # seconds, from 2 s to 2.5 days
 _WORTH: Final = 20.0  # pauses of one's own that the prior counts as
-_OTHER_AFTER: Final = 0.3  # weight of a pause after something else
+_OTHER_AFTER: Final = 0.5  # weight of a pause after something else
 _SAME_HOURS: Final = 2.0  # hours of the day within which habits are alike (one sigma)
-_OTHER_HOUR: Final = 0.2  # weight of a pause at any other hour
+_OTHER_HOUR: Final = 0.5  # weight of a pause at any other hour
 
 # Share, median in seconds, spread (sigma of the logarithm).
 _QUICK: Final = (0.80, 45.0, 1.1)

@@ -12,18 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from context.cache_rules import CacheRules, Ttl
-from context.economics import (
-    MARGIN,
-    Activity,
-    Prices,
-    Stakes,
-    TailOutlook,
-    choose_head_ttl,
-    choose_tail_ttl,
-    expected_growth,
-    keep,
-)
+from context.economics import Activity, Prices, Stakes, keep, margin_of
 from context.pauses import After, Pauses
+from context.ttl import TailOutlook, choose_head_ttl, choose_tail_ttl, expected_growth, expected_turns
 
 POLICIES: Final = ("none", "fixed:N", "always", "1h", "auto", "clairvoyant")
 _ALWAYS_S: Final = 86_400.0  # "always" gives up after a day: a session that is never opened again must end
@@ -53,11 +44,14 @@ class TurnShape:
 
 @dataclass(frozen=True, slots=True)
 class SessionShape:
-    """`head`: tokens of SYSTEM and PROJECT. `one_shot`: nobody answers."""
+    """`head`: tokens of SYSTEM and PROJECT. `one_shot`: nobody answers. `closed`: seconds after the last turn at which
+    the program was closed, None: it was left waiting.
+    """
 
     head: int
     turns: tuple[TurnShape, ...]
     one_shot: bool = False
+    closed: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +60,17 @@ class Caps:
 
     limit_s: float = math.inf
     budget_usd: float = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was known of a person before the session: their pauses, the seconds between uses of this head, and the turns
+    of each earlier session.
+    """
+
+    pauses: Pauses = field(default_factory=Pauses.learned)
+    head_gaps: Sequence[float] = ()
+    turns: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +91,12 @@ class Replayed:
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """Between the starts of two requests, `seconds` (None: no request follows). The wait in it begins `began` seconds
-    after the first; `activity` is what is waited for.
+    """Between the starts of two requests, `seconds` (None: no request follows). The program waits for `open` of them.
+    The wait begins `began` seconds after the first request; `activity` is what is waited for.
     """
 
     seconds: float | None
+    open: float
     began: float
     activity: Activity
     after: After
@@ -121,20 +127,18 @@ def replay(
     prices: Prices,
     rules: CacheRules,
     policy: str,
-    pauses: Pauses,
-    caps: Caps | None = None,
-    head_gaps: Sequence[float] = (),
+    known: Known,
+    caps: Caps,
 ) -> Replayed:
-    """The bill of `session` under `policy`, one of `POLICIES`.
+    """The bill of `session` under `policy`, one of `POLICIES`. `caps`: limits on what "auto" does.
 
-    `pauses`: what was known of the person before the session; `head_gaps`: seconds between earlier uses of this head;
-    `caps`: limits on what "auto" does. Raises ValueError for an unknown policy.
+    Raises ValueError for an unknown policy.
     """
     kind, most = _parsed(policy)
     steps = _steps(session)
     if kind == "clairvoyant":
         return _clairvoyant(session.head, steps, prices, rules)
-    return _Run(session, prices, rules, kind, most, pauses, caps or Caps(), list(head_gaps)).bill(steps)
+    return _Run(session, prices, rules, kind, most, known, caps, list(known.head_gaps)).bill(steps)
 
 
 _Kind = Literal["none", "fixed", "always", "1h", "auto", "clairvoyant"]
@@ -154,15 +158,18 @@ def _steps(session: SessionShape) -> list[_Step]:
     for turn in session.turns:
         for number, call in enumerate(turn.calls):
             if number + 1 < len(turn.calls):
-                gap = _Gap(turn.calls[number + 1].at - call.at, 0.0, "tool", turn.after, turn.hour)
+                seconds = turn.calls[number + 1].at - call.at
+                gap = _Gap(seconds, seconds, 0.0, "tool", turn.after, turn.hour)
             else:
                 began = max(0.0, turn.seconds - call.at)
                 ends = None if turn.pause is None else began + turn.pause
                 activity: Activity = "question" if turn.after == "question" else "idle"
-                gap = _Gap(ends, began, activity, turn.after, turn.hour)
+                gap = _Gap(ends, math.inf if ends is None else ends, began, activity, turn.after, turn.hour)
             steps.append(_Step(call, gap, number == 0))
     if steps:
-        steps[-1] = replace(steps[-1], gap=replace(steps[-1].gap, seconds=None))
+        last = steps[-1].gap
+        waits = math.inf if session.closed is None else last.began + session.closed
+        steps[-1] = replace(steps[-1], gap=replace(last, seconds=None, open=waits))
     return steps
 
 
@@ -175,7 +182,7 @@ class _Run:
     rules: CacheRules
     kind: _Kind
     most: int  # pings in one wait, of "fixed"
-    pauses: Pauses
+    known: Known
     caps: Caps
     head_gaps: list[float]
     growth: list[int] = field(default_factory=list)  # tokens added by each turn so far
@@ -223,12 +230,13 @@ class _Run:
             call.input - (head if head_warm else 0),
             call.input,
             expected_growth(self.growth),
+            expected_turns(self.known.turns),
             hour,
             self.session.one_shot,
         )
         left = max(0.0, self.caps.budget_usd - self.spent)
         cache.tail = choose_tail_ttl(
-            outlook, self.prices, self.rules, self.pauses, limit_s=self.caps.limit_s, budget_usd=left
+            outlook, self.prices, self.rules, self.known.pauses, limit_s=self.caps.limit_s, budget_usd=left
         ).ttl
         if not head_warm:
             chosen = choose_head_ttl(head, self.prices, self.rules, self.head_gaps).ttl
@@ -241,10 +249,8 @@ class _Run:
         lease = self.rules.ttl(ttl)
         if lease is None or self.kind in ("none", "1h"):
             return 0, 0.0
-        margin, pings = lease * MARGIN, 0
-        step = lease - margin
-        ends = math.inf if gap.seconds is None else gap.seconds
-        while (pings + 1) * step < ends and self._goes_on(ttl, tokens, gap, pings, (pings + 1) * step):
+        pings, step = 0, lease - margin_of(lease)
+        while (pings + 1) * step < gap.open and self._goes_on(ttl, tokens, gap, pings, (pings + 1) * step):
             pings += 1
         return pings, pings * step
 
@@ -256,12 +262,12 @@ class _Run:
         lease = self.rules.ttl(ttl) or 0.0
         ping = self.prices.read * tokens
         return keep(
-            Stakes(ping, (self.prices.written(ttl) - self.prices.read) * tokens, lease, lease * MARGIN),
+            Stakes(ping, (self.prices.written(ttl) - self.prices.read) * tokens, lease, margin_of(lease)),
             activity=gap.activity,
             waited=max(0.0, at - gap.began),
             after=gap.after,
             hour=gap.hour,
-            pauses=self.pauses,
+            pauses=self.known.pauses,
             policy="auto",
             limit_s=self.caps.limit_s,
             budget_usd=self.caps.budget_usd - self.spent - pings * ping,
@@ -307,7 +313,7 @@ def _clairvoyant(head_tokens: int, steps: list[_Step], prices: Prices, rules: Ca
     clocks: tuple[Ttl, ...] = ("short",) if rules.ttl_long is None else ("short", "long")
     pairs = [(head, tail) for head in clocks for tail in clocks if head == "long" or tail == "short"]
     best: dict[tuple[Ttl, Ttl], Replayed] = {}
-    last, gap = 0, _Gap(None, 0.0, "idle", "answer", 0)
+    last, gap = 0, _Gap(None, 0.0, 0.0, "idle", "answer", 0)
     cold = False
     for number, step in enumerate(steps):
         call = step.call
@@ -343,4 +349,4 @@ def _fewest(seconds: float | None, lease: float | None) -> int:
     """Pings that keep a lease over `seconds`."""
     if seconds is None or lease is None or seconds <= lease:
         return 0
-    return math.ceil((seconds - lease) / (lease * (1 - MARGIN)))
+    return math.ceil((seconds - lease) / (lease - margin_of(lease)))

@@ -1,9 +1,9 @@
 """What keeping the cache warm costs under each policy, over what it would cost who knows the future.
 
-`python benchmarks/keepalive [--pauses FILE] [--sessions N] [--seed N] [--minutes N] [--persons]`
+`python benchmarks/keepalive [--pauses FILE] [--sessions N] [--seed N] [--minutes N] [--session-usd USD] [--persons]`
 
 Simulated people, each with habits of their own and many sessions; `auto` starts from its prior and learns from the
-sessions before. First table: pauses from a mixture of quick replies, breaks, hours away and nights, that depend on what
+sessions before, and keeps to the limits that the program has by default. First table: pauses from a mixture of quick replies, breaks, hours away and nights, that depend on what
 just happened and on the hour. Second: the pauses in FILE (a column `pause_s`), the same for everyone.
 """
 
@@ -18,16 +18,18 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 from agent.backend_choice import pricing
+from agent.keeper import KeepLimits
 from agent.price_levels import prices_at
 from backends.catalog import Catalog
 from benchmarks.keepalive.people import Person, from_file, people
 from context.cache_rules import CacheRules
 from context.economics import Prices
 from context.pauses import Pause, Pauses
-from context.replay import Caps, SessionShape, replay
+from context.replay import Caps, Known, SessionShape, replay
 
 POLICIES = ("none", "fixed:12", "always", "1h", "auto", "clairvoyant")
 AT = datetime(2026, 12, 1, tzinfo=UTC)
+LIMITS = KeepLimits()
 PREFIX = 50_000  # tokens: the length at which prices are taken
 
 
@@ -57,13 +59,16 @@ def cases() -> list[Case]:
     return sorted(found.values(), key=lambda case: (case.rules.ttl_short or 0, -case.read))
 
 
-def lived(persons: list[Person]) -> Iterator[tuple[Person, SessionShape, Pauses]]:
+def lived(persons: list[Person]) -> Iterator[tuple[Person, SessionShape, Known]]:
     """Every session, with what was known of its person when it began."""
     for person in persons:
         seen: list[Pause] = []
+        turns: list[int] = []
         for session in person.sessions:
-            yield person, session, Pauses.learned(seen)
-            seen += [Pause(turn.pause, turn.after, turn.hour) for turn in session.turns]
+            yield person, session, Known(Pauses.learned(seen), turns=tuple(turns))
+            turns.append(len(session.turns))
+            waits = session.turns if session.closed is None else session.turns[:-1]
+            seen += [Pause(turn.pause, turn.after, turn.hour) for turn in waits]
 
 
 def bills(
@@ -71,9 +76,9 @@ def bills(
 ) -> dict[str, list[float]]:
     """USD by policy, a figure per person."""
     totals = {policy: dict.fromkeys((person.name for person in persons), 0.0) for policy in policies}
-    for person, session, pauses in lived(persons):
+    for person, session, known in lived(persons):
         for policy in policies:
-            totals[policy][person.name] += replay(session, case.prices, case.rules, policy, pauses, caps).usd
+            totals[policy][person.name] += replay(session, case.prices, case.rules, policy, known, caps).usd
     return {policy: list(each.values()) for policy, each in totals.items()}
 
 
@@ -109,8 +114,10 @@ def main() -> None:
     parser.add_argument("--pauses", type=Path, help="CSV file with a column pause_s")
     parser.add_argument("--sessions", type=int, default=1_200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--minutes", type=float, default=60.0, help="how long auto covers one wait")
-    parser.add_argument("--session-usd", type=float, default=float("inf"), help="most that auto spends on pings")
+    parser.add_argument("--minutes", type=float, default=LIMITS.minutes, help="how long auto covers one wait")
+    parser.add_argument(
+        "--session-usd", type=float, default=float(LIMITS.session_usd), help="most that auto spends on pings"
+    )
     parser.add_argument("--persons", action="store_true", help="a line for each person")
     told = parser.parse_args()
     started = time.perf_counter()

@@ -43,6 +43,7 @@ class Habits:
     ends: float  # local hour
     leaves: float  # share of pauses after which the session is never opened again
     resumes: float  # of nights, the share after which it goes on
+    closes: float  # of the sessions that are left for good, the share that is closed; the others are left waiting
 
     @classmethod
     def drawn(cls, rng: random.Random) -> "Habits":
@@ -58,6 +59,7 @@ class Habits:
             ends=begins + rng.uniform(7.5, 10.5),
             leaves=rng.uniform(0.03, 0.15),
             resumes=rng.uniform(0.2, 0.8),
+            closes=rng.uniform(0.2, 0.9),
         )
 
     def pause(self, rng: random.Random, after: After, clock: float) -> float | None:
@@ -92,7 +94,7 @@ def people(sessions: int, seed: int) -> list[Person]:
             f"quick {habits.quick:.0f} s, breaks {habits.break_share:.0%} of {habits.break_length / 60:.0f} min,"
             f" leaves {habits.leaves:.0%}"
         )
-        shapes = (_session(rng, habits.pause, habits.begins, habits.ends) for _ in range(SESSIONS_EACH))
+        shapes = (_session(rng, habits.pause, habits.begins, habits.ends, habits.closes) for _ in range(SESSIONS_EACH))
         found.append(Person(f"{number:>2} {name}"[:42], tuple(shapes)))
     return found
 
@@ -105,17 +107,17 @@ def from_file(path: Path, sessions: int, seed: int) -> list[Person]:
     found = []
     for number in range(max(1, sessions // SESSIONS_EACH)):
         rng = random.Random(f"{seed}/file/{number}")
-        leaves = rng.uniform(0.03, 0.15)
+        leaves, closes = rng.uniform(0.03, 0.15), rng.uniform(0.2, 0.9)
 
         def pause(rng: random.Random, after: After, clock: float, leaves: float = leaves) -> float | None:
             return None if rng.random() < leaves else rng.choice(pauses)
 
-        shapes = tuple(_session(rng, pause, 9, 17) for _ in range(SESSIONS_EACH))
+        shapes = tuple(_session(rng, pause, 9, 17, closes) for _ in range(SESSIONS_EACH))
         found.append(Person(f"{number:>2} as in the file, leaves {leaves:.0%}", shapes))
     return found
 
 
-def _session(rng: random.Random, pause: Draw, begins: float, ends: float) -> SessionShape:
+def _session(rng: random.Random, pause: Draw, begins: float, ends: float, closes: float) -> SessionShape:
     head = rng.randint(5_000, 15_000)
     clock, tokens = rng.uniform(begins, ends), head
     turns = []
@@ -126,7 +128,8 @@ def _session(rng: random.Random, pause: Draw, begins: float, ends: float) -> Ses
         away = pause(rng, after, clock) if tokens < WINDOW else None
         turns.append(TurnShape(calls, seconds, away, after, int(clock % 24)))
         if away is None:
-            return SessionShape(head, tuple(turns))
+            closed = rng.lognormvariate(log(60), 1.0) if rng.random() < closes else None
+            return SessionShape(head, tuple(turns), closed=closed)
         clock += away / HOUR
 
 
