@@ -18,6 +18,20 @@ class CacheRecord:
         rows = self._database.rows("SELECT * FROM cached WHERE key = ? AND prefix = ?", key, prefix)
         return Entry(*tuple(rows[0])) if rows else None
 
+    def uses(self, endpoint: str, model: str, since: float, before: float, directory: str | None = None) -> list[float]:
+        """When requests of `model` were sent from `since` to `before` (seconds since the epoch), in order: by sessions
+        of `directory`, None: of all.
+        """
+        rows = self._database.rows(
+            "SELECT u.at FROM (SELECT session, started AS at, endpoint, model FROM call "
+            "WHERE status = 'done' OR fresh IS NOT NULL UNION ALL "
+            "SELECT session, at, endpoint, model FROM ping WHERE status = 'done') u "
+            "JOIN session s ON s.id = u.session WHERE u.endpoint = ? AND u.model = ? AND u.at >= ? AND u.at < ? "
+            "AND (? IS NULL OR s.directory = ?) ORDER BY u.at",
+            *(endpoint, model, since, before, directory, directory),
+        )
+        return [float(row["at"]) for row in rows]
+
     def remember(self, connection: sqlite3.Connection, entries: Iterable[Entry]) -> None:
         """Keep `entries`, each in place of the one of equal key and prefix, within the caller's transaction."""
         connection.executemany(

@@ -254,7 +254,7 @@ def status_command(
     from agent.reports.console import report_console
 
     folders, clock = Folders.find(os.environ), SystemClock()
-    catalog = load_catalog(folders)
+    catalog, settings = load_catalog(folders), load(folders, os.environ, {})
 
     def known(name: str) -> "tuple[ModelInfo, Pricing]":
         info = find_model(name, catalog)
@@ -262,7 +262,7 @@ def status_command(
 
     with Ledger.open(folders.ledger) as ledger:
         row = _session(ledger, session)
-        status = cache_status(ledger, row, known, clock.now())
+        status = cache_status(ledger, row, known, settings, clock.now())
         if status is None:
             raise UserError(f"Nothing of session {row.id} has been answered yet, so nothing of it is cached.", USAGE)
         if as_json:
@@ -274,7 +274,7 @@ def status_command(
                 while status is not None:
                     live.update(show(status))
                     time.sleep(1)  # a clock for the eye: nothing waits for it
-                    status = cache_status(ledger, row, known, clock.now())
+                    status = cache_status(ledger, row, known, settings, clock.now())
         else:
             report_console().print(show(status))
 

@@ -20,7 +20,7 @@ EFFORTS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
 _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "mode": MODES,
     "effort": EFFORTS,
-    "cache_ttl": ("short", "long"),
+    "cache_ttl": ("auto", "short", "long"),
     "keepalive": ("auto", "always", "off"),
     "compact": ("auto", "off"),
 }
@@ -57,9 +57,10 @@ class Settings:
     in the middle of a session costs the cached history.
     """
 
-    cache_ttl: str = "short"
-    """How long cached prefixes are asked to live: short (Anthropic 5 minutes, OpenAI 30) or long (1 hour, 12 hours;
-    writing costs more). `agent run` asks it for SYSTEM and PROJECT only: nobody comes back to the tail of a one-shot.
+    cache_ttl: str = "auto"
+    """How long cached prefixes are asked to live: short (Anthropic 5 minutes, OpenAI 30), long (1 hour, 12 hours;
+    writing costs more) or auto (layer by layer, what is expected to cost less). `agent run` never asks the long one for
+    the conversation: nobody comes back to the tail of a one-shot.
     """
 
     keepalive: str = "auto"

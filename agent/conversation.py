@@ -34,10 +34,10 @@ from agent.session import Session, session_lock
 from agent.toolbox import Toolbox
 from agent.tools import registry, specs
 from agent.tools.base import SMALL_OUTPUT, OutputLimits, ToolContext
+from agent.ttl_choice import TtlChooser
 from backends.base import Backend, Usage
-from context.block import Block, Layer
-from context.breakpoints import ALL_SHORT
-from context.cache_rules import Ttl
+from context.block import Block
+from context.cachemodel import Scope
 from context.economics import Policy
 from context.layers.project import project_block
 from context.layers.system import system_blocks
@@ -51,7 +51,7 @@ from context.repo.project import read_project
 class Task:
     """What to do, and in which session. `session`: the id to go on with; `again`: go on with the last session of the
     directory; neither: a new one, which is called like the `command`. `fork`: in a copy of it, so that it stays as it
-    is.
+    is. `one_shot`: the program ends with this command.
     """
 
     command: str
@@ -59,6 +59,7 @@ class Task:
     again: bool = False
     session: str | None = None
     fork: bool = False
+    one_shot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,8 @@ class Conversation:
         return await self._epochs.compact(self._environment(), bill)
 
     async def aclose(self) -> None:
-        """End what runs. The pause stays open: who leaves has not come back."""
+        """End what runs."""
+        self.session.ledger.pauses.leave(self.session.id)
         await self._wait.aclose()
         if self._warming is not None:
             self._warming.cancel()
@@ -191,9 +193,14 @@ async def open_conversation(
         if row is None or task.fork:
             stack.enter_context(session_lock(folders.data / "locks", session.id))
         directory = show_name(str(task.directory))
-        around.emit(events.SessionOpened(session.id, info.name, settings.mode, directory, session.resumed))
         parts = Parts(session, backend, pricer, around.emit, around.clock, around.random)
-        conversation = _assemble(parts, counter, head, environment, task, settings, folders, redactor, around)
+        forecaster = _forecaster(parts, task, settings)
+        held = forecaster.held(around.clock.now()) if session.resumed else None
+        warm = (held.tokens, held.expires) if held else (None, None)
+        around.emit(events.SessionOpened(session.id, info.name, settings.mode, directory, session.resumed, *warm))
+        conversation = _assemble(
+            *(parts, forecaster, counter, head, environment, task, settings, folders, redactor, around)
+        )
         stack.push_async_callback(conversation.aclose)
         yield conversation
 
@@ -231,6 +238,7 @@ class _Told:
 
 def _assemble(
     parts: Parts,
+    forecaster: Forecaster,
     counter: Counter,
     head: _Head,
     environment: _Told,
@@ -255,10 +263,6 @@ def _assemble(
         from agent.coach import Coach
 
         coach = Coach(context)
-    ttl: dict[Layer, Ttl] = dict(ALL_SHORT)
-    if settings.cache_ttl == "long":
-        ttl |= {Layer.SYSTEM: "long", Layer.PROJECT: "long"}
-    forecaster = Forecaster(session, backend, settings.effort, ttl)
     keeper = Keeper(parts, forecaster, _keep_limits(settings))
     asker = None if around.asker is None else keeper.asking(around.asker)
     gate = ModeGate(Mode(settings.mode), task.directory, asker, readable=[spill])
@@ -268,6 +272,21 @@ def _assemble(
     limits = Limits(settings.max_turns, settings.max_cost)
     loop = Loop(session, caller, toolbox, keeper, epochs, limits, around.emit)
     return Conversation(session, loop, keeper, epochs, around.clock, environment)
+
+
+def _forecaster(parts: Parts, task: Task, settings: Settings) -> Forecaster:
+    session, backend, effort = parts.session, parts.backend, settings.effort
+    chooser = TtlChooser(
+        session.ledger,
+        session.id,
+        show_name(str(task.directory)),
+        Scope(backend.endpoint, backend.name, effort or backend.capabilities.default_effort),
+        backend.capabilities.cache,
+        parts.pricing,
+        settings,
+        task.one_shot,
+    )
+    return Forecaster(session, backend, effort, choose=chooser)
 
 
 def _keep_limits(settings: Settings) -> KeepLimits:

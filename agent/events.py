@@ -25,13 +25,17 @@ class TurnEnd(StrEnum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SessionOpened:
-    """`resumed`: an earlier session goes on. `mode` is the permission mode."""
+    """`resumed`: an earlier session goes on; then `warm` tokens of it are still cached until `until` (seconds since the
+    epoch; None: no clock). `warm` None: nothing is. `mode` is the permission mode.
+    """
 
     session: str
     model: str
     mode: str
     directory: str
     resumed: bool
+    warm: int | None = None
+    until: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 The decisions are those of `context`; here they meet the ledger's record of what has been sent and what is cached.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -16,11 +16,17 @@ from context.breakpoints import ALL_SHORT, Marker, plan_markers
 from context.cache_rules import Ttl
 from context.cachemodel import Entry, Scope
 from context.forecast import Cause, Forecast, forecast, settle
+from context.lease import Lease, leases, longest_warm
 from context.prompt import Prompt
 from context.sizes import Anchor, Sizes
 from context.tokens import Scale
+from context.ttl import TtlChoice
 
 _LONGEST_HEAD: Final = 32  # blocks that SYSTEM and PROJECT take at most
+
+
+Choose = Callable[[int, int, int, Mapping[Layer, Ttl], float], Mapping[Layer, TtlChoice]]
+"""`agent.ttl_choice.TtlChooser`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +44,16 @@ class Plan:
 
 class Forecaster:
     """For the calls of one session on one backend. `effort` is what requests ask for; None: the model's default. `ttl`
-    is what markers of each layer ask for.
+    is what markers of each layer ask for; with `choose` that is chosen anew whenever the conversation is cold.
     """
 
     def __init__(
-        self, session: Session, backend: Backend, effort: str | None, ttl: Mapping[Layer, Ttl] = ALL_SHORT
+        self,
+        session: Session,
+        backend: Backend,
+        effort: str | None,
+        ttl: Mapping[Layer, Ttl] = ALL_SHORT,
+        choose: Choose | None = None,
     ) -> None:
         self._session = session
         self._backend = backend
@@ -50,6 +61,7 @@ class Forecaster:
         self._scope = Scope(backend.endpoint, backend.name, effort or backend.capabilities.default_effort)
         self._rules = backend.capabilities.cache
         self._ttl = ttl
+        self._choose = choose
         self._sizes = Sizes(backend.dialect)
         self._scale = session.ledger.scale(backend.name) or Scale(backend.capabilities.token_scale)
         self._off = session.ledger.caches.refused(backend.endpoint)
@@ -61,6 +73,7 @@ class Forecaster:
         last, mine = self._known(ledger.last_answered(session.id)), None
         if last is not None:
             mine = self._goes_on(ledger.last_answered(session.id, self._scope))
+        self._settle_ttl(mine, now)
         markers = self._markers(session.prompt, mine.blocks if mine else None)
         made = self._forecast(session.prompt, markers, now, last, _anchor(mine, session.prompt))
         baseline = last
@@ -88,6 +101,7 @@ class Forecaster:
     def head(self, now: float) -> Plan:
         """The request that writes SYSTEM and PROJECT before a turn needs them, and nothing else."""
         prompt = self._session.prompt.head(Layer.PROJECT)
+        self._settle_ttl(self._goes_on(self._session.ledger.last_answered(self._session.id, self._scope)), now)
         markers = self._markers(prompt, None)
         made = self._forecast(prompt, markers, now, None, None)
         return Plan(prompt, markers, made, self._scope, self._off, None, None)
@@ -115,6 +129,36 @@ class Forecaster:
         markers = tuple(marker for marker in self._made.markers if marker.blocks <= prompt.length)
         made = self._forecast(prompt, markers, now, None, None)
         return replace(self._made, prompt=prompt, markers=markers, forecast=made, off=self._off)
+
+    def _settle_ttl(self, mine: CallRow | None, now: float) -> None:
+        """Choose the times to live, unless what has been sent is still warm: within an epoch they stay as they are.
+
+        `mine`: the last call that the prompt goes on from.
+        """
+        if self._choose is None or self._rules.kind != "markers" or self._rules.ttl_long is None:
+            return
+        prompt, held = self._session.prompt, self._leases(mine)
+        warm = {lease.layer: self._life(lease.entry) for lease in held if lease.entry and lease.warm(now)}
+        if Layer.HISTORY in warm:
+            ttl = {layer: warm.get(layer, warm[Layer.HISTORY]) for layer in Layer}
+        else:
+            system, project = self.size(prompt.head(Layer.SYSTEM)), self.size(prompt.head(Layer.PROJECT))
+            choices = self._choose(system, project - system, self.size(prompt), warm, now)
+            ttl = {layer: choices[layer].ttl for layer in choices}
+        self._ttl = {**ttl, Layer.COMMAND: ttl[Layer.HISTORY]}
+
+    def held(self, now: float) -> Lease | None:
+        """The longest prefix of what the session has sent that is warm."""
+        mine = self._goes_on(self._session.ledger.last_answered(self._session.id, self._scope))
+        return longest_warm(self._leases(mine), now)
+
+    def _leases(self, mine: CallRow | None) -> tuple[Lease, ...]:
+        sent = self._session.prompt.at(mine.blocks) if mine else self._session.prompt
+        return leases(sent, self._scope, self._rules, self._session.ledger.caches)
+
+    def _life(self, entry: Entry) -> Ttl:
+        """Which time to live was granted."""
+        return "long" if entry.ttl is not None and entry.ttl > (self._rules.ttl_short or 0) else "short"
 
     def _markers(self, prompt: Prompt, sent: int | None) -> tuple[Marker, ...]:
         """Where to mark `prompt`, of which the last request carried `sent` blocks."""

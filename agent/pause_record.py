@@ -27,10 +27,30 @@ class PauseRecord:
         with self._database.transaction() as connection:
             connection.execute("UPDATE pause SET ended = ? WHERE session = ? AND ended IS NULL", (ended, session))
 
-    def seen(self, now: float) -> list[Pause]:
-        """All that are over, oldest first; those that nobody has ended for half a day count as never ended."""
+    def leave(self, session: str) -> None:
+        """The program is closed: it no longer waits, and how long its person stays away says nothing."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM pause WHERE session = ? AND ended IS NULL", (session,))
+
+    def of(self, session: str) -> int:
+        """How often the program has waited for its person in the session."""
+        return int(self._database.rows("SELECT count(*) AS n FROM pause WHERE session = ?", session)[0]["n"])
+
+    def turns(self, before: float) -> list[int]:
+        """How many turns each session had that has waited for its person, of those that were made before a time."""
         rows = self._database.rows(
-            "SELECT * FROM pause WHERE ended IS NOT NULL OR began < ? ORDER BY began", now - _GONE_S
+            "SELECT max(turn) AS turns FROM call JOIN session s ON s.id = call.session WHERE s.created < ? "
+            "AND EXISTS (SELECT 1 FROM pause WHERE pause.session = s.id) GROUP BY s.id HAVING max(turn) IS NOT NULL",
+            before,
+        )
+        return [int(row["turns"]) for row in rows]
+
+    def seen(self, now: float) -> list[Pause]:
+        """All that were over by `now`, oldest first; one that nobody had ended for half a day counts as never ended."""
+        rows = self._database.rows(
+            "SELECT began, after, hour, CASE WHEN ended <= ? THEN ended END AS ended FROM pause "
+            "WHERE ended <= ? OR began < ? ORDER BY began",
+            *(now, now, now - _GONE_S),
         )
         return [
             Pause(

@@ -17,8 +17,8 @@ from context.pauses import After, Pauses
 Activity = Literal["idle", "question", "tool", "rate_limit", "task"]
 Policy = Literal["auto", "off", "always"]
 
-_MARGIN_S: Final = 30.0  # left of a lease when a ping goes out: time for two more tries
-_MARGIN_SHARE: Final = 0.1  # of the time to live, at most
+MARGIN_S: Final = 30.0  # left of a lease when a ping goes out: time for two more tries
+MARGIN_SHARE: Final = 0.1  # of the time to live, at most
 _CERTAIN: Final = frozenset({"tool", "rate_limit", "task"})
 _MOST_PINGS: Final = 600  # in one series that is thought through
 
@@ -108,7 +108,7 @@ def keep(
 
 def margin_of(lease_s: float) -> float:
     """Seconds before the end of a lease at which a ping goes out."""
-    return min(_MARGIN_S, lease_s * _MARGIN_SHARE)
+    return min(MARGIN_S, lease_s * MARGIN_SHARE)
 
 
 def wait_costs(

@@ -7,14 +7,14 @@ the head does (1h before 5m; provider rules 1.2, 2026-12-01). Prefixes below a p
 """
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from context.cache_rules import CacheRules, Ttl
 from context.economics import Activity, Prices, Stakes, keep, margin_of
-from context.pauses import After, Pauses
-from context.ttl import TailOutlook, choose_head_ttl, choose_tail_ttl, expected_growth, expected_turns
+from context.habits import Habits, expected_growth
+from context.pauses import After
+from context.ttl import Keeping, TailOutlook, choose_head_ttl, choose_tail_ttl
 
 POLICIES: Final = ("none", "fixed:N", "always", "1h", "auto", "clairvoyant")
 _ALWAYS_S: Final = 86_400.0  # "always" gives up after a day: a session that is never opened again must end
@@ -52,25 +52,6 @@ class SessionShape:
     turns: tuple[TurnShape, ...]
     one_shot: bool = False
     closed: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """How long one wait is covered, in seconds, and what the pings of the session may cost."""
-
-    limit_s: float = math.inf
-    budget_usd: float = math.inf
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What was known of a person before the session: their pauses, the seconds between uses of this head, and the turns
-    of each earlier session.
-    """
-
-    pauses: Pauses = field(default_factory=Pauses.learned)
-    head_gaps: Sequence[float] = ()
-    turns: Sequence[int] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +108,12 @@ def replay(
     prices: Prices,
     rules: CacheRules,
     policy: str,
-    known: Known,
-    caps: Caps,
+    known: Habits,
+    caps: Keeping,
 ) -> Replayed:
-    """The bill of `session` under `policy`, one of `POLICIES`. `caps`: limits on what "auto" does.
+    """The bill of `session` under `policy`, one of `POLICIES`.
+
+    `known` before the session; `caps`: limits on what "auto" does.
 
     Raises ValueError for an unknown policy.
     """
@@ -138,7 +121,7 @@ def replay(
     steps = _steps(session)
     if kind == "clairvoyant":
         return _clairvoyant(session.head, steps, prices, rules)
-    return _Run(session, prices, rules, kind, most, known, caps, list(known.head_gaps)).bill(steps)
+    return _Run(session, prices, rules, kind, most, known, caps, list(known.project_gaps)).bill(steps)
 
 
 _Kind = Literal["none", "fixed", "always", "1h", "auto", "clairvoyant"]
@@ -182,8 +165,8 @@ class _Run:
     rules: CacheRules
     kind: _Kind
     most: int  # pings in one wait, of "fixed"
-    known: Known
-    caps: Caps
+    known: Habits
+    caps: Keeping
     head_gaps: list[float]
     growth: list[int] = field(default_factory=list)  # tokens added by each turn so far
     spent: float = 0.0  # USD on pings
@@ -230,13 +213,13 @@ class _Run:
             call.input - (head if head_warm else 0),
             call.input,
             expected_growth(self.growth),
-            expected_turns(self.known.turns),
+            self.known.expected_turns,
             hour,
             self.session.one_shot,
         )
         left = max(0.0, self.caps.budget_usd - self.spent)
         cache.tail = choose_tail_ttl(
-            outlook, self.prices, self.rules, self.known.pauses, limit_s=self.caps.limit_s, budget_usd=left
+            outlook, self.prices, self.rules, self.known.pauses, Keeping(self.caps.limit_s, left)
         ).ttl
         if not head_warm:
             chosen = choose_head_ttl(head, self.prices, self.rules, self.head_gaps).ttl

@@ -4,47 +4,52 @@ The long one is written dearer (Anthropic 2 against 1.25, OpenAI 2.5 against 1.2
 needs fewer pings, or none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, get_args
 
+from context.block import Layer
 from context.cache_rules import CacheRules, Ttl
-from context.economics import Policy, Prices, Stakes, margin_of, wait_costs
-from context.pauses import Pauses
+from context.economics import Prices, Stakes, margin_of, wait_costs
+from context.habits import Habits
+from context.pauses import After, Pauses
 
-_GROWTH: Final = 4_000.0  # tokens added by a turn before any is known [guess]
-_GROWTH_WORTH: Final = 2.0  # turns that this counts as
-_TURNS: Final = 8.0  # of a session before any is known [guess]
-_TURNS_WORTH: Final = 3.0  # sessions that this counts as
+_TTLS: Final[tuple[Ttl, ...]] = get_args(Ttl)
 
 
 @dataclass(frozen=True, slots=True)
 class TtlChoice:
-    """`short_usd`, `long_usd`: what each is expected to cost. `reason`: one line for the person."""
+    """`reason`: one line for the person."""
 
     ttl: Ttl
-    short_usd: float
-    long_usd: float
     reason: str
 
 
-def choose_head_ttl(tokens: int, prices: Prices, rules: CacheRules, gaps: Sequence[float]) -> TtlChoice:
-    """The time to live of SYSTEM and PROJECT, `tokens` long.
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """How the tail will be kept warm: how long one wait is covered (0: not at all), and what pings may cost."""
 
-    `gaps`: seconds between uses of this head so far, across sessions of this repository (calls and pings are uses).
-    Each gap longer than the time to live costs one more write. Without gaps nothing is known: short.
+    limit_s: float
+    budget_usd: float
+
+
+def choose_head_ttl(tokens: int, prices: Prices, rules: CacheRules, gaps: Sequence[float]) -> TtlChoice:
+    """The time to live of a part of the head, `tokens` long.
+
+    `gaps`: seconds between two uses of it so far (calls and pings are uses). Each gap longer than the time to live
+    costs one more write. Without gaps nothing is known: short.
     """
     short, long = rules.ttl_short, rules.ttl_long
     if short is None or long is None:
-        return TtlChoice("short", 0.0, 0.0, "this cache has one time to live")
+        return _ONE_LIFE
     lost_short = sum(gap > short for gap in gaps)
     lost_long = sum(gap > long for gap in gaps)
     short_usd = tokens * (prices.write + (prices.write - prices.read) * lost_short)
     long_usd = tokens * (prices.write_long + (prices.write_long - prices.read) * lost_long)
-    told = f"{lost_short - lost_long} of {len(gaps)} gaps between {_span(short)} and {_span(long)}"
+    told = f"{lost_short - lost_long} of {len(gaps)} gaps between two uses were {_span(short)} to {_span(long)}"
     if long_usd < short_usd:
-        return TtlChoice("long", short_usd, long_usd, f"{told}: the dearer write pays")
-    return TtlChoice("short", short_usd, long_usd, f"{told}: the dearer write would not pay")
+        return TtlChoice("long", f"{told}: the dearer write pays")
+    return TtlChoice("short", f"{told}: the dearer write would not pay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +74,7 @@ def choose_tail_ttl(
     prices: Prices,
     rules: CacheRules,
     pauses: Pauses,
-    *,
-    policy: Policy = "auto",
-    limit_s: float,
-    budget_usd: float,
+    keeping: Keeping,
 ) -> TtlChoice:
     """The time to live of HISTORY and COMMAND for a new epoch: the cheaper one, with the best pings for each.
 
@@ -80,58 +82,75 @@ def choose_tail_ttl(
     (provider rules 1.2, 2026-12-01).
     """
     if rules.ttl_short is None or rules.ttl_long is None:
-        return TtlChoice("short", 0.0, 0.0, "this cache has one time to live")
+        return _ONE_LIFE
     if outlook.one_shot:
-        return TtlChoice("short", 0.0, 0.0, "one task, no pauses: a dearer write would not pay")
+        return TtlChoice("short", "one task, no pauses: a dearer write would not pay")
     costs = {
-        ttl: _tail_cost(outlook, ttl, seconds, prices, pauses, policy, limit_s, budget_usd)
-        for ttl, seconds in (("short", rules.ttl_short), ("long", rules.ttl_long))
+        ttl: _tail_cost(outlook, prices.written(ttl), seconds, prices.read, pauses, keeping)
+        for ttl, seconds in _lives(rules)
     }
-    names = f"{_span(rules.ttl_short)} ${costs['short']:.3f}, {_span(rules.ttl_long)} ${costs['long']:.3f}"
-    ttl: Ttl = "long" if costs["long"] < costs["short"] else "short"
-    return TtlChoice(ttl, costs["short"], costs["long"], f"expected for writes, pings and losses: {names}")
+    told = ", ".join(f"{_span(seconds)} ${costs[ttl]:.3f}" for ttl, seconds in _lives(rules))
+    return TtlChoice(min(costs, key=lambda ttl: costs[ttl]), f"expected for writes, pings and losses: {told}")
 
 
-def expected_growth(seen: Sequence[int]) -> float:
-    """Tokens that the next turns of a session will add each, from what its turns added so far."""
-    return (_GROWTH * _GROWTH_WORTH + sum(seen)) / (_GROWTH_WORTH + len(seen))
+def choose_layers(
+    head: tuple[int, int],
+    outlook: TailOutlook,
+    habits: Habits,
+    prices: Prices | None,
+    rules: CacheRules,
+    keeping: Keeping,
+    warm: Mapping[Layer, Ttl],
+) -> dict[Layer, TtlChoice]:
+    """A choice for SYSTEM, PROJECT and HISTORY (which is COMMAND's too).
 
-
-def expected_turns(seen: Sequence[int]) -> float:
-    """Turns that a session will have, from how many this person's sessions had; and as many again, however long it has
-    lasted.
+    `head`: tokens of SYSTEM and of PROJECT. `prices` None: unknown. `warm`: the layers whose prefix is in the cache,
+    and how it was written there: it stays as it is. A longer time to live may not follow a shorter one (provider rules
+    1.2, 2026-12-01).
     """
-    return (_TURNS * _TURNS_WORTH + sum(seen)) / (_TURNS_WORTH + len(seen))
+    if prices is None:
+        return dict.fromkeys((Layer.SYSTEM, Layer.PROJECT, Layer.HISTORY), TtlChoice("short", "the price is not known"))
+    choices: dict[Layer, TtlChoice] = {}
+
+    def settle(layer: Layer, fresh: TtlChoice) -> None:
+        if layer in warm:
+            fresh = TtlChoice(warm[layer], "warm: it stays as it was written")
+        elif any(choice.ttl == "long" for choice in choices.values()):
+            fresh = TtlChoice("long", "what follows it is to live long")
+        choices[layer] = fresh
+
+    tail = choose_tail_ttl(outlook, prices, rules, habits.pauses, keeping)
+    if tail.ttl == "long" and "short" in (warm.get(Layer.SYSTEM), warm.get(Layer.PROJECT)):
+        tail = TtlChoice("short", "what it follows is warm and lives short")
+    settle(Layer.HISTORY, tail)
+    settle(Layer.PROJECT, choose_head_ttl(head[1], prices, rules, habits.project_gaps))
+    settle(Layer.SYSTEM, choose_head_ttl(head[0], prices, rules, habits.system_gaps))
+    return choices
 
 
 def _tail_cost(
-    outlook: TailOutlook,
-    ttl: str,
-    lease_s: float,
-    prices: Prices,
-    pauses: Pauses,
-    policy: Policy,
-    limit_s: float,
-    budget_usd: float,
+    outlook: TailOutlook, write: float, lease_s: float, read: float, pauses: Pauses, keeping: Keeping
 ) -> float:
     """USD of what differs between the times to live: the writes, and each wait decided in the best way."""
-    write = prices.written("long" if ttl == "long" else "short")
-    shares = pauses.shares()
-    per_token = 0.0  # of one wait; costs are in proportion to the prefix
-    stakes = Stakes(prices.read, write - prices.read, lease_s, margin_of(lease_s))
-    mean_prefix = outlook.prefix + outlook.per_turn * outlook.turns
-    due = lease_s - stakes.margin_s
-    for after, share in shares.items():
-        stop, go = wait_costs(
-            stakes,
-            due,
-            lambda t, after=after: pauses.stays(t, after, outlook.hour),  # type: ignore[misc]
-            limit_s if policy == "auto" else 0.0,
-            budget_usd / mean_prefix,
-        )
-        per_token += share * min(stop, go)
-    return write * (outlook.written + outlook.per_turn * (outlook.turns - 1)) + per_token * mean_prefix * outlook.turns
+    stakes = Stakes(read, write - read, lease_s, margin_of(lease_s))  # of one token: costs are in proportion
+    # Turns are geometrically distributed, so the mean prefix of a wait is that after as many turns as are expected.
+    prefix, per_token = outlook.prefix + outlook.per_turn * outlook.turns, 0.0
+    for after, share in pauses.shares().items():
+
+        def away(seconds: float, after: After = after) -> float:
+            return pauses.stays(seconds, after, outlook.hour)
+
+        due = lease_s - stakes.margin_s
+        per_token += share * min(wait_costs(stakes, due, away, keeping.limit_s, keeping.budget_usd / prefix))
+    return write * (outlook.written + outlook.per_turn * (outlook.turns - 1)) + per_token * prefix * outlook.turns
+
+
+def _lives(rules: CacheRules) -> list[tuple[Ttl, float]]:
+    return [(name, seconds) for name in _TTLS if (seconds := rules.ttl(name)) is not None]
 
 
 def _span(seconds: float) -> str:
     return f"{seconds / 3600:g}h" if seconds >= 3600 else f"{seconds / 60:g}m"
+
+
+_ONE_LIFE: Final = TtlChoice("short", "this cache has one time to live")

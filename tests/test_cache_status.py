@@ -35,6 +35,7 @@ def status(desk: Desk) -> CacheStatus:
             ledger,
             row,
             lambda name: (find_model(name, catalog), pricing(find_model(name, catalog))),
+            desk.settings,
             desk.clock.now(),
         )
         assert found is not None
@@ -81,3 +82,19 @@ def test_it_is_shown_in_words(desk: Desk) -> None:
     out = StringIO()
     Console(file=out, width=100).print(show(status(desk)))
     assert "cold" in out.getvalue()
+
+
+def test_each_layer_says_what_it_is_written_for_next_and_why(desk: Desk) -> None:
+    for number in range(3):
+        desk.run(f"task {number}", again=False, model=MODEL)
+        desk.pause(20)
+    found = status(desk)
+    assert [(prefix.name, prefix.next_ttl) for prefix in found.prefixes] == [
+        ("SYSTEM", "long"),
+        ("PROJECT", "long"),
+        ("HISTORY", "short"),
+    ]
+    out = StringIO()
+    Console(file=out, width=160).print(show(found))
+    assert "PROJECT is next written for the long time to live: 2 of 2 gaps" in out.getvalue()
+    assert "HISTORY is next written for the short time to live: one task" in out.getvalue()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,14 @@ from emulator import Emulator, ManualClock, Reply, Shell, play, raw_prefix
 from waiting import LEASE_S, MODELS, Waiting
 
 from agent import events
-from agent.backend_choice import Downloads
+from agent.backend_choice import Downloads, find_model, load_catalog, pricing
 from agent.config import Settings
 from agent.conversation import Conversation, Surroundings, Task, open_conversation
 from agent.gate import Answer, Asker
 from agent.ledger import Ledger
 from agent.permissions import Ask
+from agent.reports.pings import ping_totals
+from backends.base import Usage
 from context.forecast import Cause
 from context.pauses import Pause
 
@@ -79,6 +82,27 @@ async def test_a_pause_a_little_longer_than_the_lease_loses_nothing(
     assert [pause.seconds for pause in pauses(waiting)] == [LEASE_S[api] * 1.2]
 
 
+@pytest.mark.parametrize(("late", "saves"), [(60, True), (-10, False)])
+async def test_pings_say_what_they_have_saved(waiting: Waiting, api: str, late: float, saves: bool) -> None:
+    """Who is back before the lease would have ended has saved nothing."""
+    async with opened(waiting) as conversation:
+        await conversation.wait(await conversation.turn("begin"))
+        await waiting.idle()
+        await waiting.clock.advance(LEASE_S[api] + late, waiting.pinged)
+        pricer = pricing(find_model(MODELS[api], load_catalog(waiting.folders)))
+        assert ping_totals(waiting.pings(), waiting.calls(), pricer).saved_usd == 0, "nobody is back yet"
+        await conversation.turn("go on")
+    totals = ping_totals(waiting.pings(), waiting.calls(), pricer)
+    (ping,) = waiting.pings()
+    tokens, at = ping.usage.cache_read, datetime.fromtimestamp(waiting.clock.now(), UTC)
+    written, read = pricer(Usage(0, 0, tokens, 0, 0, 0), at)[0], pricer(Usage(0, tokens, 0, 0, 0, 0), at)[0]
+    assert written is not None
+    assert read is not None
+    assert written > read
+    assert (totals.count, totals.usd) == (1, ping.cost_usd)
+    assert totals.saved_usd == (written - read if saves else 0)
+
+
 async def test_a_night_is_not_pinged_through_and_the_end_is_told(waiting: Waiting, api: str) -> None:
     waiting.settings = replace(waiting.settings, keepalive_minutes=24 * 60)
     async with opened(waiting) as conversation:
@@ -92,12 +116,14 @@ async def test_a_night_is_not_pinged_through_and_the_end_is_told(waiting: Waitin
     assert last_cause(waiting) is Cause.EXPIRED
 
 
-async def test_who_leaves_has_not_come_back(waiting: Waiting) -> None:
+async def test_who_closes_the_program_is_not_waited_for(waiting: Waiting) -> None:
+    """How long they stay away then teaches nothing of how long it pays to wait for them."""
     async with opened(waiting) as conversation:
         await conversation.wait(await conversation.turn("begin"))
         await waiting.idle()
         await waiting.clock.advance(20, waiting.pinged)
-    assert [pause.seconds for pause in pauses(waiting)] == [None]
+    waiting.clock.jump(13 * 3600)
+    assert pauses(waiting) == []
 
 
 async def test_an_open_question_is_waited_for_warm(waiting: Waiting, server: Emulator, api: str) -> None:

@@ -46,7 +46,7 @@ def waiting(repository: Path, environment: dict[str, str], home: Path, server: E
 
 
 async def test_a_tool_that_outlives_the_lease_loses_nothing(waiting: Waiting, server: Emulator, api: str) -> None:
-    """1.6 leases long (eight minutes of five): one ping goes out, half a minute before its end, and reads the prefix."""
+    """1.6 leases long (eight minutes of five): one ping goes out half a minute before its end and reads the prefix."""
     running = waiting.start("wait for it")
     await waiting.until(events.ToolStarted)
     began = waiting.clock.now()

@@ -6,10 +6,13 @@ from hypothesis import strategies as st
 
 from context.cache_rules import CacheRules
 from context.economics import Prices
+from context.habits import Habits
 from context.pauses import AFTERS
-from context.replay import CallShape, Caps, Known, SessionShape, TurnShape, replay
+from context.replay import CallShape, SessionShape, TurnShape, replay
+from context.ttl import Keeping
 
 MILLION = 1_000_000
+NO_CAPS = Keeping(float("inf"), float("inf"))
 RULES = CacheRules()
 
 
@@ -36,9 +39,9 @@ def sessions(draw: st.DrawFn) -> SessionShape:
 @settings(max_examples=150, deadline=None)
 @given(session=sessions())
 def test_no_policy_is_cheaper_than_who_knows_the_pauses(r: float, session: SessionShape) -> None:
-    bound = replay(session, prices(r), RULES, "clairvoyant", Known(), Caps()).usd
+    bound = replay(session, prices(r), RULES, "clairvoyant", Habits(), NO_CAPS).usd
     for policy in ("none", "fixed:1", "fixed:12", "always", "1h", "auto"):
-        assert replay(session, prices(r), RULES, policy, Known(), Caps()).usd >= bound * (1 - 1e-9), policy
+        assert replay(session, prices(r), RULES, policy, Habits(), NO_CAPS).usd >= bound * (1 - 1e-9), policy
 
 
 def two_calls(pause: float) -> SessionShape:
@@ -59,7 +62,7 @@ def two_calls(pause: float) -> SessionShape:
     ],
 )
 def test_a_pause_by_hand(policy: str, pause: float, usd: float, pings: int) -> None:
-    done = replay(two_calls(pause), prices(0.1), RULES, policy, Known(), Caps())
+    done = replay(two_calls(pause), prices(0.1), RULES, policy, Habits(), NO_CAPS)
     assert done.usd == pytest.approx(usd)
     assert done.pings == pings
 
@@ -67,4 +70,4 @@ def test_a_pause_by_hand(policy: str, pause: float, usd: float, pings: int) -> N
 @pytest.mark.parametrize("policy", ["", "fixed", "fixed:", "fixed:x", "never", "none:1"])
 def test_an_unknown_policy_is_refused(policy: str) -> None:
     with pytest.raises(ValueError, match="unknown policy"):
-        replay(two_calls(1), prices(0.1), RULES, policy, Known(), Caps())
+        replay(two_calls(1), prices(0.1), RULES, policy, Habits(), NO_CAPS)

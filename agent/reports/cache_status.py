@@ -11,30 +11,37 @@ from rich.table import Table
 from rich.text import Text
 
 from agent.bill import Pricing
+from agent.config import Settings
 from agent.ledger import Ledger
 from agent.ledger_rows import SessionRow
+from agent.reports.pings import ping_totals
 from agent.reports.totals import money, tokens
+from agent.ttl_choice import TtlChooser
 from backends.base import Usage
 from backends.catalog import ModelInfo
-from context.block import Layer
 from context.cachemodel import Scope
-from context.prompt import Prompt
+from context.lease import leases, longest_warm
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """`name`: the layer that it ends with. `left`: seconds of its lease from now, 0 when it is cold; None: no clock."""
+    """`name`: the layer that it ends with. `ttl`: the time to live as granted, in seconds, and `left` of it from now, 0
+    when it is cold; None: no clock. `next_ttl`: what is asked for when it is written next (short, long), and why.
+    """
 
     name: str
     tokens: int | None
     warm: bool
+    ttl: float | None
     left: float | None
+    next_ttl: str | None
+    next_why: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class CacheStatus:
     """`warm_usd` and `cold_usd`: what the next turn pays for what has been sent so far, as things are and if all is
-    lost; None: unknown. `pings` and `pings_usd` of this session.
+    lost; None: unknown. `pings` of this session, what they have cost, and what they have saved.
     """
 
     session: str
@@ -45,17 +52,22 @@ class CacheStatus:
     cold_usd: Decimal | None
     pings: int
     pings_usd: Decimal
+    pings_saved_usd: Decimal | None
 
     def to_json(self) -> dict[str, Any]:
         """Documented in docs/cost.md. Unknown is null; money is a decimal number of USD as a string."""
         told = asdict(self)
-        for name in ("warm_usd", "cold_usd", "pings_usd"):
+        for name in ("warm_usd", "cold_usd", "pings_usd", "pings_saved_usd"):
             told[name] = None if told[name] is None else str(told[name])
         return told
 
 
 def cache_status(
-    ledger: Ledger, session: SessionRow, find: Callable[[str], tuple[ModelInfo, Pricing]], now: float
+    ledger: Ledger,
+    session: SessionRow,
+    find: Callable[[str], tuple[ModelInfo, Pricing]],
+    settings: Settings,
+    now: float,
 ) -> CacheStatus | None:
     """The status at `now`; None when nothing of the session has been answered yet. `find` knows the models."""
     last = ledger.last_answered(session.id)
@@ -63,20 +75,18 @@ def cache_status(
         return None
     info, pricing = find(last.model)
     rules, scope = info.cache_rules, Scope(last.endpoint, last.model, last.effort)
-    prompt = ledger.prompt(last.session, last.blocks, last.epoch)
-    ends: list[tuple[str, Prompt]] = [
-        ("SYSTEM", prompt.head(Layer.SYSTEM)),
-        ("PROJECT", prompt.head(Layer.PROJECT)),
-        ("HISTORY", prompt),
-    ]
+    held = leases(ledger.prompt(last.session, last.blocks, last.epoch), scope, rules, ledger.caches)
+    total, longest = last.usage.input_total, longest_warm(held, now)
+    one_shot = not ledger.pauses.of(session.id)
+    chooser = TtlChooser(ledger, session.id, session.directory, scope, rules, pricing, settings, one_shot)
+    system, project = held[0].tokens or 0, held[1].tokens or 0
+    choices = chooser(system, max(0, project - system), total or 0, {}, now) if rules.kind == "markers" else {}
     prefixes = []
-    for name, end in ends:
-        entry = ledger.caches.find(scope.key(rules, head=name != "HISTORY"), end.digest)
-        warm = entry is not None and entry.alive(now)
-        left = None if entry is None or entry.expires is None else max(0.0, entry.expires - now)
-        prefixes.append(Prefix(name, entry.tokens if entry else None, warm, left))
-    total = last.usage.input_total
-    held = max((prefix.tokens or 0 for prefix in prefixes if prefix.warm), default=0)
+    for lease in held:
+        choice = choices.get(lease.layer)
+        ttl = lease.entry.ttl if lease.entry else None
+        asked = (choice.ttl, choice.reason) if choice else (None, None)
+        prefixes.append(Prefix(lease.layer.name, lease.tokens, lease.warm(now), ttl, lease.left(now), *asked))
     at = datetime.fromtimestamp(now, UTC)
 
     def price(read: int) -> Decimal | None:
@@ -86,41 +96,55 @@ def cache_status(
         written = rest if rules.kind == "markers" else 0
         return pricing(Usage(rest - written, read, written, 0, 0, 0), at)[0]
 
-    pings = ledger.pings
+    warm = longest.tokens or 0 if longest else 0
+    pings = ping_totals(ledger.pings.of(session.id), ledger.calls(session.id), pricing)
     return CacheStatus(
-        session.id,
-        last.model,
-        last.effort,
-        tuple(prefixes),
-        price(min(held, total or 0)),
-        price(0),
-        len(pings.of(session.id)),
-        pings.spent(0.0, session.id),
+        *(session.id, last.model, last.effort, tuple(prefixes), price(min(warm, total or 0)), price(0)),
+        *(pings.count, pings.usd, pings.saved_usd),
     )
 
 
 def show(status: CacheStatus) -> Group:
     """As a person sees it."""
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for name, justify in (("prefix to the end of", "left"), ("tokens", "right"), ("state", "left"), ("left", "right")):
-        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_column("prefix to the end of")
+    table.add_column("tokens", justify="right")
+    table.add_column("state")
+    table.add_column("left", justify="right")
+    table.add_column("of", justify="right")
     for prefix in status.prefixes:
         state = (
             Text("warm", "green") if prefix.warm else Text("cold" if prefix.left is not None else "not cached", "dim")
         )
-        table.add_row(prefix.name, "" if prefix.tokens is None else tokens(prefix.tokens), state, _left(prefix))
+        table.add_row(
+            prefix.name,
+            "" if prefix.tokens is None else tokens(prefix.tokens),
+            state,
+            _left(prefix),
+            _clock(prefix.ttl),
+        )
     effort = f" · effort {status.effort}" if status.effort else ""
     now, lost = money(status.warm_usd), money(status.cold_usd)
     lines = [f"What has been sent so far costs the next turn {now} now, {lost} if it is lost."]
     if status.pings:
         count = f"{status.pings} ping{'s' if status.pings != 1 else ''}"
-        lines.append(f"{count} kept it warm, for {money(status.pings_usd)}.")
+        saved = money(status.pings_saved_usd)
+        lines.append(f"{count} kept it warm, for {money(status.pings_usd)}; that has saved {saved} so far.")
+    lines += [
+        f"{prefix.name} is next written for the {prefix.next_ttl} time to live: {prefix.next_why}."
+        for prefix in status.prefixes
+        if prefix.next_ttl
+    ]
     return Group(Text(f"Session {status.session} · {status.model}{effort}"), table, *map(Text, lines))
 
 
 def _left(prefix: Prefix) -> str:
-    if prefix.left is None:
-        return "no clock" if prefix.warm else ""
-    minutes, seconds = divmod(round(prefix.left), 60)
+    return "no clock" if prefix.left is None and prefix.warm else _clock(prefix.left)
+
+
+def _clock(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

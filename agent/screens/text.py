@@ -48,10 +48,11 @@ class OneShotText:
         if not isinstance(event, events.PrefillProgress | events.ToolWriting):
             self._end_progress()
         match event:
-            case events.SessionOpened(session, model, mode, directory, resumed):
+            case events.SessionOpened(session, model, mode, directory, resumed, warm, until):
                 self._local = is_local(model)
                 again = "continues" if resumed else "session"
-                self._say(f"[dim]{escape(model)} · mode {mode} · {again} {session} · {escape(directory)}[/dim]")
+                kept = f" · {warm:,} tokens warm{_until(until)}" if warm else ""
+                self._say(f"[dim]{escape(model)} · mode {mode} · {again} {session}{kept} · {escape(directory)}[/dim]")
             case events.PrefillProgress():
                 self._show_prefill(event)
             case events.ToolWriting(_, name, characters):
@@ -66,8 +67,7 @@ class OneShotText:
                     f"[yellow]{escape(endpoint)} refuses the cache option {option}: it is left out from now on.[/]"
                 )
             case events.CacheRenewed("tool" | "rate_limit", "done", read, cost, until) if read and until:
-                ends = f"{datetime.fromtimestamp(until).astimezone():%H:%M:%S}"
-                self._say(f"[dim]cache kept warm until {ends}: {read:,} tokens read, {money(cost)}[/dim]")
+                self._say(f"[dim]cache kept warm{_until(until)}: {read:,} tokens read, {money(cost)}[/dim]")
             case events.CacheRenewed("prewarm", "done", _, cost, _):
                 self._say(f"[dim]cache written ahead of the first turn, {money(cost)}[/dim]")
             case events.KeepaliveStopped("tool" | "rate_limit" | "question", why, tokens_lost, _) if why != "off":
@@ -198,3 +198,7 @@ class OneShotText:
         if self._progress is not None:
             self._progress.stop()
             self._progress = self._prefill = None
+
+
+def _until(seconds: float | None) -> str:
+    return "" if seconds is None else f" until {datetime.fromtimestamp(seconds).astimezone():%H:%M:%S}"

@@ -3,8 +3,9 @@
 `python benchmarks/keepalive [--pauses FILE] [--sessions N] [--seed N] [--minutes N] [--session-usd USD] [--persons]`
 
 Simulated people, each with habits of their own and many sessions; `auto` starts from its prior and learns from the
-sessions before, and keeps to the limits that the program has by default. First table: pauses from a mixture of quick replies, breaks, hours away and nights, that depend on what
-just happened and on the hour. Second: the pauses in FILE (a column `pause_s`), the same for everyone.
+sessions before, and keeps to the limits that the program has by default. First table: pauses from a mixture of quick
+replies, breaks, hours away and nights, that depend on what just happened and on the hour. Second: the pauses in FILE (a
+column `pause_s`), the same for everyone.
 """
 
 import argparse
@@ -24,8 +25,10 @@ from backends.catalog import Catalog
 from benchmarks.keepalive.people import Person, from_file, people
 from context.cache_rules import CacheRules
 from context.economics import Prices
+from context.habits import Habits
 from context.pauses import Pause, Pauses
-from context.replay import Caps, Known, SessionShape, replay
+from context.replay import SessionShape, replay
+from context.ttl import Keeping
 
 POLICIES = ("none", "fixed:12", "always", "1h", "auto", "clairvoyant")
 AT = datetime(2026, 12, 1, tzinfo=UTC)
@@ -59,20 +62,20 @@ def cases() -> list[Case]:
     return sorted(found.values(), key=lambda case: (case.rules.ttl_short or 0, -case.read))
 
 
-def lived(persons: list[Person]) -> Iterator[tuple[Person, SessionShape, Known]]:
+def lived(persons: list[Person]) -> Iterator[tuple[Person, SessionShape, Habits]]:
     """Every session, with what was known of its person when it began."""
     for person in persons:
         seen: list[Pause] = []
         turns: list[int] = []
         for session in person.sessions:
-            yield person, session, Known(Pauses.learned(seen), turns=tuple(turns))
+            yield person, session, Habits(Pauses.learned(seen), turns=tuple(turns))
             turns.append(len(session.turns))
             waits = session.turns if session.closed is None else session.turns[:-1]
             seen += [Pause(turn.pause, turn.after, turn.hour) for turn in waits]
 
 
 def bills(
-    persons: list[Person], case: Case, caps: Caps, policies: tuple[str, ...] = POLICIES
+    persons: list[Person], case: Case, caps: Keeping, policies: tuple[str, ...] = POLICIES
 ) -> dict[str, list[float]]:
     """USD by policy, a figure per person."""
     totals = {policy: dict.fromkeys((person.name for person in persons), 0.0) for policy in policies}
@@ -82,7 +85,7 @@ def bills(
     return {policy: list(each.values()) for policy, each in totals.items()}
 
 
-def table(title: str, persons: list[Person], caps: Caps, per_person: bool) -> None:
+def table(title: str, persons: list[Person], caps: Keeping, per_person: bool) -> None:
     sessions = sum(len(person.sessions) for person in persons)
     turns = sum(len(session.turns) for person in persons for session in person.sessions)
     print(f"{title}: {len(persons)} people, {sessions:,} sessions, {turns:,} turns; whole bill over the bound")
@@ -121,7 +124,7 @@ def main() -> None:
     parser.add_argument("--persons", action="store_true", help="a line for each person")
     told = parser.parse_args()
     started = time.perf_counter()
-    caps = Caps(told.minutes * 60, told.session_usd)
+    caps = Keeping(told.minutes * 60, told.session_usd)
     table("Mixture", people(told.sessions, told.seed), caps, told.persons)
     if told.pauses:
         table(str(told.pauses.name), from_file(told.pauses, told.sessions, told.seed), caps, told.persons)

@@ -1,0 +1,79 @@
+"""Chooses the times to live that cache markers ask for, by what the ledger teaches of this person."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+
+from agent.bill import Pricing
+from agent.config import Settings
+from agent.habits import habits
+from agent.ledger import Ledger
+from agent.price_levels import prices_at
+from context.block import Layer
+from context.cache_rules import CacheRules, Ttl
+from context.cachemodel import Scope
+from context.habits import expected_growth
+from context.ttl import Keeping, TailOutlook, TtlChoice, choose_layers
+
+_LAYERS = (Layer.SYSTEM, Layer.PROJECT, Layer.HISTORY)
+
+
+@dataclass(frozen=True, slots=True)
+class TtlChooser:
+    """For one session, of `directory`, in one cache. `settings`: cache_ttl and the limits of keepalive. `one_shot`:
+    nobody will answer. Raises LedgerError.
+    """
+
+    ledger: Ledger
+    session: str
+    directory: str
+    scope: Scope
+    rules: CacheRules
+    pricing: Pricing
+    settings: Settings
+    one_shot: bool
+
+    def __call__(
+        self, system: int, project: int, total: int, warm: Mapping[Layer, Ttl], now: float
+    ) -> dict[Layer, TtlChoice]:
+        """What a request of `total` tokens, `system` and `project` of them in those layers, is to ask for at `now`.
+
+        `warm`: the layers whose prefix is in the cache, and how long it lives there.
+        """
+        if self.settings.cache_ttl != "auto":
+            return self._set()
+        known = habits(self.ledger, self.scope, self.directory, now)
+        read = system + project if Layer.PROJECT in warm else system if Layer.SYSTEM in warm else 0
+        outlook = TailOutlook(
+            written=total - read,
+            prefix=total,
+            per_turn=expected_growth(self._growth()),
+            turns=known.expected_turns,
+            hour=datetime.fromtimestamp(now).astimezone().hour,
+            one_shot=self.one_shot,
+        )
+        minutes = 0 if self.settings.keepalive == "off" else self.settings.keepalive_minutes
+        keeping = Keeping(minutes * 60.0, float(self.settings.keepalive_session))
+        prices = prices_at(self.pricing, self.rules, total, now)
+        return choose_layers((system, project), outlook, known, prices, self.rules, keeping, warm)
+
+    def _set(self) -> dict[Layer, TtlChoice]:
+        """What the person has set."""
+        ttl: Ttl = "long" if self.settings.cache_ttl == "long" else "short"
+        choices = dict.fromkeys(_LAYERS, TtlChoice(ttl, f"set by cache_ttl = {ttl}"))
+        if self.one_shot and ttl == "long":
+            choices[Layer.HISTORY] = TtlChoice("short", "one task: nobody comes back to its tail")
+        return choices
+
+    def _growth(self) -> list[int]:
+        """Tokens that each turn of the session has added to the input so far."""
+        ends: dict[tuple[int, int], int] = {}
+        for call in self.ledger.calls(self.session):
+            if call.purpose == "turn" and call.turn is not None and call.usage.input_total is not None:
+                ends[call.epoch, call.turn] = call.usage.input_total
+        return [
+            max(0, after - before)
+            for ((epoch, _), before), ((later, _), after) in pairwise(ends.items())
+            if epoch == later
+        ]
