@@ -8,23 +8,18 @@ import io
 import os
 import random
 import sys
-import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from agent.cli_cache import cache_app
+from agent.cli_parts import chosen_session, print_json
 from agent.config import EFFORTS, MODES, Folders, load
 from agent.errors import FAILED, INTERRUPTED, USAGE, UserError
 from backends.base import BackendError
 from context.names import show_name
-
-if TYPE_CHECKING:
-    from agent.bill import Pricing
-    from agent.ledger import Ledger
-    from agent.ledger_rows import SessionRow
-    from backends.catalog import ModelInfo
 
 app: Final = typer.Typer(
     name="agent",
@@ -36,7 +31,6 @@ app: Final = typer.Typer(
 )
 models_app: Final = typer.Typer(help="Local models: what there is, download, details.", no_args_is_help=True)
 app.add_typer(models_app, name="models")
-cache_app: Final = typer.Typer(help="The prompt cache: what it did, and why not more.", no_args_is_help=True)
 app.add_typer(cache_app, name="cache")
 
 
@@ -207,85 +201,12 @@ def cost(
     from agent.reports.cost import CostReport, print_report
 
     with Ledger.open(Folders.find(os.environ).ledger) as ledger:
-        row = _session(ledger, session)
+        row = chosen_session(ledger, session)
         report = CostReport.of(row, ledger.calls(row.id), ledger.pings.of(row.id))
     if as_json:
-        _print_json(report.to_json())
+        print_json(report.to_json())
     else:
         print_report(report)
-
-
-@cache_app.command("explain")
-def explain_command(
-    session: Annotated[
-        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
-    ] = None,
-    call: Annotated[int | None, typer.Argument(help="The number of a call; all when left out.", min=1)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
-) -> None:
-    """What each call was forecast to read from the cache, what was billed, and why not all of it was read."""
-    from agent.ledger import Ledger
-    from agent.reports.explain import explain, print_explanations
-
-    with Ledger.open(Folders.find(os.environ).ledger) as ledger:
-        row = _session(ledger, session)
-        found = explain(ledger, row, call)
-    if call is not None and not found:
-        raise UserError(f"Session {row.id} has no call {call}. `agent cost {row.id}` lists them.", USAGE)
-    if as_json:
-        _print_json({"session": row.id, "calls": [each.to_json() for each in found]})
-    else:
-        print_explanations(row, found)
-
-
-@cache_app.command("status")
-def status_command(
-    session: Annotated[
-        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
-    ] = None,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Count down until interrupted.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
-) -> None:
-    """What of a session is warm, for how long, and what the next turn costs warm and cold. It sends nothing."""
-    from agent.backend_choice import find_model, load_catalog, pricing
-    from agent.clock import SystemClock
-    from agent.ledger import Ledger
-    from agent.reports.cache_status import cache_status, show
-    from agent.reports.console import report_console
-
-    folders, clock = Folders.find(os.environ), SystemClock()
-    catalog, settings = load_catalog(folders), load(folders, os.environ, {})
-
-    def known(name: str) -> "tuple[ModelInfo, Pricing]":
-        info = find_model(name, catalog)
-        return info, pricing(info)
-
-    with Ledger.open(folders.ledger) as ledger:
-        row = _session(ledger, session)
-        status = cache_status(ledger, row, known, settings, clock.now())
-        if status is None:
-            raise UserError(f"Nothing of session {row.id} has been answered yet, so nothing of it is cached.", USAGE)
-        if as_json:
-            _print_json(status.to_json())
-        elif watch and sys.stdout.isatty():
-            from rich.live import Live
-
-            with Live(show(status), console=report_console(), refresh_per_second=4) as live:
-                while status is not None:
-                    live.update(show(status))
-                    time.sleep(1)  # a clock for the eye: nothing waits for it
-                    status = cache_status(ledger, row, known, settings, clock.now())
-        else:
-            report_console().print(show(status))
-
-
-def _session(ledger: "Ledger", name: str | None) -> "SessionRow":
-    """The session called `name`, else the last one of this directory."""
-    row = ledger.session(name) if name else ledger.last_used(show_name(os.getcwd()))
-    if row is None:
-        where = f"called {name!r}" if name else f"in {show_name(os.getcwd())}"
-        raise UserError(f"There is no session {where}. `agent sessions` lists them all.", USAGE)
-    return row
 
 
 @app.command()
@@ -300,7 +221,7 @@ def sessions(
     with Ledger.open(Folders.find(os.environ).ledger) as ledger:
         summaries = summarise(ledger, ledger.sessions(show_name(os.getcwd()) if here else None))
     if as_json:
-        _print_json(to_json(summaries))
+        print_json(to_json(summaries))
     elif summaries:
         print_sessions(summaries)
     else:
@@ -368,9 +289,3 @@ def doctor(
 
     name = endpoint
     raise typer.Exit(_await(lambda: print_probe(name, model, env)))
-
-
-def _print_json(value: object) -> None:
-    import json
-
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")

@@ -1,11 +1,21 @@
 """The ledger's record of pauses: how long the program has waited for its person, and after what."""
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from agent.database import Database
 from context.pauses import After, Pause
 
 _GONE_S = 12 * 3600.0  # who has not come back by then is taken to have left
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """For the person, in seconds since the epoch. `ended` None: they have not come back yet."""
+
+    began: float
+    ended: float | None
+    after: After
 
 
 class PauseRecord:
@@ -32,9 +42,10 @@ class PauseRecord:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM pause WHERE session = ? AND ended IS NULL", (session,))
 
-    def of(self, session: str) -> int:
-        """How often the program has waited for its person in the session."""
-        return int(self._database.rows("SELECT count(*) AS n FROM pause WHERE session = ?", session)[0]["n"])
+    def of(self, session: str) -> list[Wait]:
+        """How the program has waited for its person in the session, in order."""
+        rows = self._database.rows("SELECT began, ended, after FROM pause WHERE session = ? ORDER BY began", session)
+        return [Wait(float(row["began"]), row["ended"], row["after"]) for row in rows]
 
     def turns(self, before: float) -> list[int]:
         """How many turns each session had that has waited for its person, of those that were made before a time."""

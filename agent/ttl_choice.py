@@ -53,10 +53,8 @@ class TtlChooser:
             hour=datetime.fromtimestamp(now).astimezone().hour,
             one_shot=self.one_shot,
         )
-        minutes = 0 if self.settings.keepalive == "off" else self.settings.keepalive_minutes
-        keeping = Keeping(minutes * 60.0, float(self.settings.keepalive_session))
         prices = prices_at(self.pricing, self.rules, total, now)
-        return choose_layers((system, project), outlook, known, prices, self.rules, keeping, warm)
+        return choose_layers((system, project), outlook, known, prices, self.rules, keeping(self.settings), warm)
 
     def _set(self) -> dict[Layer, TtlChoice]:
         """What the person has set."""
@@ -77,3 +75,9 @@ class TtlChooser:
             for ((epoch, _), before), ((later, _), after) in pairwise(ends.items())
             if epoch == later
         ]
+
+
+def keeping(settings: Settings) -> Keeping:
+    """How the settings let the cache be kept warm."""
+    minutes = 0 if settings.keepalive == "off" else settings.keepalive_minutes
+    return Keeping(minutes * 60.0, float(settings.keepalive_session))
