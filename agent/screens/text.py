@@ -72,8 +72,9 @@ class OneShotText:
                 self._say(f"[dim]cache written ahead of the first turn, {money(cost)}[/dim]")
             case events.KeepaliveStopped("tool" | "rate_limit" | "question", why, tokens_lost, _) if why != "off":
                 self._say(f"[dim]cache no longer kept warm ({escape(why)}): {tokens_lost:,} tokens[/dim]")
-            case events.EpochStarted(number, reason, before, after, _, _) if reason != "compacted":
-                self._say(f"[dim]epoch {number} ({escape(reason)}): {before:,} tokens became {after:,}[/dim]")
+            case events.EpochStarted(number, reason, before, after, as_is, anew) if reason != "compacted":
+                less = "" if as_is is None or anew is None else f", {money(as_is - anew)} less for what is to come"
+                self._say(f"[dim]epoch {number} ({escape(reason)}): {before:,} tokens became {after:,}{less}[/dim]")
             case events.CompactionStarted(before):
                 self._say(f"[dim]asking for a summary of {before:,} tokens …[/dim]")
             case events.CompactionFinished("done", _, before, after, cost):
