@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from emulator import Emulator, ManualClock, Reply, Shell, play, raw_prefix
+from emulator import Emulator, ManualClock, Recorded, Reply, Shell, play, raw_prefix
 from waiting import LEASE_S, MODELS, Waiting
 
 from agent import events
@@ -114,6 +114,46 @@ async def test_a_night_is_not_pinged_through_and_the_end_is_told(waiting: Waitin
     assert (stopped.activity, stopped.why) == ("idle", "stopped")
     assert 0 < len(waiting.pings()) * LEASE_S[api] < 4 * 3600
     assert last_cause(waiting) is Cause.EXPIRED
+
+
+async def test_a_large_idle_session_is_summed_up_before_it_goes_cold(
+    waiting: Waiting, server: Emulator, api: str
+) -> None:
+    """Field report 58: 300,000 tokens, and half a minute before the cache is gone."""
+
+    def script(request: Recorded) -> Reply:
+        asked = "replaced by a summary" in request.raw.decode()
+        return Reply.of("A long text was read; the cat is called Mio." if asked else "Read.")
+
+    server.play(script)
+    waiting.settings = replace(waiting.settings, keepalive_minutes=24 * 60, cache_ttl="short")
+    async with opened(waiting) as conversation:
+        await conversation.turn("My cat is called Mio. " + "word " * 300_000)
+        await conversation.wait(await conversation.turn("What did you read?"))
+        await waiting.idle()
+
+        async def settled() -> None:
+            await waiting.pinged()
+            if any(isinstance(event, events.KeepaliveStopped) for event in waiting.seen):
+                await waiting.until(events.CompactionFinished)
+
+        await waiting.clock.advance(14 * 3600, settled)
+        (done,) = [event for event in waiting.seen if isinstance(event, events.CompactionFinished)]
+        assert done.status == "done"
+        assert done.tokens_before is not None
+        assert done.tokens_before > 300_000
+        assert done.tokens_after is not None
+        assert done.tokens_after < 20_000
+        await conversation.turn("good morning")
+    _, turn, compaction, back = waiting.calls()
+    assert compaction.purpose == "compaction"
+    assert compaction.usage.cache_read == turn.usage.input_total, "asked while it was warm"
+    assert compaction.usage.cache_write == 0, "nobody reads that again"
+    (*_, last) = [ping for ping in waiting.pings() if ping.status == "done"]
+    assert compaction.started == last.at + LEASE_S[api] - 30
+    assert "Mio" in server.requests[-1].raw.decode()
+    assert back.usage.input_total is not None
+    assert back.usage.input_total < 20_000
 
 
 async def test_who_closes_the_program_is_not_waited_for(waiting: Waiting) -> None:

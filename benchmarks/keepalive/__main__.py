@@ -1,6 +1,7 @@
 """What keeping the cache warm costs under each policy, over what it would cost who knows the future.
 
-`python benchmarks/keepalive [--pauses FILE] [--sessions N] [--seed N] [--minutes N] [--session-usd USD] [--persons]`
+`python benchmarks/keepalive [--pauses FILE] [--sessions N] [--seed N] [--minutes N] [--session-usd USD] [--persons]
+[--told]`
 
 Simulated people, each with habits of their own and many sessions; `auto` starts from its prior and learns from the
 sessions before, and keeps to the limits that the program has by default. First table: pauses from a mixture of quick
@@ -23,6 +24,7 @@ from agent.keeper import KeepLimits
 from agent.price_levels import prices_at
 from backends.catalog import Catalog
 from benchmarks.keepalive.people import Person, from_file, people
+from benchmarks.keepalive.told import ToldPauses
 from context.cache_rules import CacheRules
 from context.economics import Prices
 from context.habits import Habits
@@ -62,30 +64,31 @@ def cases() -> list[Case]:
     return sorted(found.values(), key=lambda case: (case.rules.ttl_short or 0, -case.read))
 
 
-def lived(persons: list[Person]) -> Iterator[tuple[Person, SessionShape, Habits]]:
-    """Every session, with what was known of its person when it began."""
+def lived(persons: list[Person], told: bool) -> Iterator[tuple[Person, SessionShape, Habits]]:
+    """Every session, with what was known of its person when it began. `told`: of pauses, all that there is to know."""
     for person in persons:
+        exact = ToldPauses(person.habits) if told and person.habits else None
         seen: list[Pause] = []
         turns: list[int] = []
         for session in person.sessions:
-            yield person, session, Habits(Pauses.learned(seen), turns=tuple(turns))
+            yield person, session, Habits(exact or Pauses.learned(seen), turns=tuple(turns))
             turns.append(len(session.turns))
             waits = session.turns if session.closed is None else session.turns[:-1]
             seen += [Pause(turn.pause, turn.after, turn.hour) for turn in waits]
 
 
 def bills(
-    persons: list[Person], case: Case, caps: Keeping, policies: tuple[str, ...] = POLICIES
+    persons: list[Person], case: Case, caps: Keeping, told: bool = False, policies: tuple[str, ...] = POLICIES
 ) -> dict[str, list[float]]:
     """USD by policy, a figure per person."""
     totals = {policy: dict.fromkeys((person.name for person in persons), 0.0) for policy in policies}
-    for person, session, known in lived(persons):
+    for person, session, known in lived(persons, told):
         for policy in policies:
             totals[policy][person.name] += replay(session, case.prices, case.rules, policy, known, caps).usd
     return {policy: list(each.values()) for policy, each in totals.items()}
 
 
-def table(title: str, persons: list[Person], caps: Keeping, per_person: bool) -> None:
+def table(title: str, persons: list[Person], caps: Keeping, per_person: bool, told: bool = False) -> None:
     sessions = sum(len(person.sessions) for person in persons)
     turns = sum(len(session.turns) for person in persons for session in person.sessions)
     print(f"{title}: {len(persons)} people, {sessions:,} sessions, {turns:,} turns; whole bill over the bound")
@@ -96,7 +99,7 @@ def table(title: str, persons: list[Person], caps: Keeping, per_person: bool) ->
         + f"{'of best':>9}"
     )
     for case in cases():
-        each = bills(persons, case, caps)
+        each = bills(persons, case, caps, told)
         usd = {policy: sum(bill) for policy, bill in each.items()}
         bound = usd["clairvoyant"]
         best = min(usd[policy] for policy in others)
@@ -122,10 +125,11 @@ def main() -> None:
         "--session-usd", type=float, default=float(LIMITS.session_usd), help="most that auto spends on pings"
     )
     parser.add_argument("--persons", action="store_true", help="a line for each person")
+    parser.add_argument("--told", action="store_true", help="auto is told the habits of the simulated people")
     told = parser.parse_args()
     started = time.perf_counter()
     caps = Keeping(told.minutes * 60, told.session_usd)
-    table("Mixture", people(told.sessions, told.seed), caps, told.persons)
+    table("Mixture", people(told.sessions, told.seed), caps, told.persons, told.told)
     if told.pauses:
         table(str(told.pauses.name), from_file(told.pauses, told.sessions, told.seed), caps, told.persons)
     print(f"{time.perf_counter() - started:.0f} s")

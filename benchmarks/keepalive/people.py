@@ -27,6 +27,7 @@ Draw = Callable[[random.Random, After, float], float | None]
 class Person:
     name: str
     sessions: tuple[SessionShape, ...]
+    habits: "Habits | None" = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def people(sessions: int, seed: int) -> list[Person]:
             f" leaves {habits.leaves:.0%}"
         )
         shapes = (_session(rng, habits.pause, habits.begins, habits.ends, habits.closes) for _ in range(SESSIONS_EACH))
-        found.append(Person(f"{number:>2} {name}"[:42], tuple(shapes)))
+        found.append(Person(f"{number:>2} {name}"[:42], tuple(shapes), habits))
     return found
 
 
