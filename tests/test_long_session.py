@@ -72,7 +72,7 @@ def look(step: int) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def write_logs(repository: Path) -> None:
     draw = random.Random(4)
-    words = "accepted refused retried queued timeout connection shard replica commit rollback index lookup".split()
+    words = ["accepted", "refused", "retried", "queued", "timeout", "connection", "shard", "replica", "commit", "index"]
     (repository / "logs").mkdir()
     for log in range(LOGS):
         with (repository / "logs" / f"{log}.log").open("w") as file:
@@ -118,7 +118,7 @@ class Person:
             await asyncio.wait({asleep})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Outcome:
     """`requests` and `bills` are those of `calls`, one for one; pings are apart."""
 
