@@ -324,18 +324,23 @@ class Ledger:
         With `scope`, the last one made in it. A fork that has made none goes on from its parent's. A request that was
         refused or never arrived wrote nothing, and is no place to look for a cached prefix.
         """
-        rows = self._database.rows(
-            "WITH RECURSIVE line(id, depth, blocks) AS (SELECT ?, 0, 1 << 60 UNION ALL "
-            "SELECT s.parent, depth + 1, min(blocks, s.forked_at) FROM line JOIN session s ON s.id = line.id "
-            "WHERE s.parent IS NOT NULL) "
-            "SELECT c.* FROM line JOIN call c ON c.session = line.id WHERE (c.status = 'done' OR c.fresh IS NOT NULL) "
-            "AND c.purpose = 'turn' "
-            "AND c.blocks <= line.blocks AND (? IS NULL OR (c.endpoint = ? AND c.model = ? AND c.effort IS ?)) "
-            "ORDER BY line.depth, c.number DESC LIMIT 1",
-            session_id,
-            *((scope.endpoint, scope.endpoint, scope.model, scope.effort) if scope else (None, None, None, None)),
-        )
-        return call_row(rows[0]) if rows else None
+        where, most = session_id, None  # blocks that the session shares with `where`; None: it is the session
+        while True:
+            rows = self._database.rows(
+                "SELECT * FROM call WHERE session = ? AND (? IS NULL OR blocks <= ?) AND purpose = 'turn' "
+                "AND (status = 'done' OR fresh IS NOT NULL) "
+                "AND (? IS NULL OR (endpoint = ? AND model = ? AND effort IS ?)) "
+                "ORDER BY number DESC LIMIT 1",  # one step back in the index, however many calls there are
+                *(where, most, most),
+                *((scope.endpoint, scope.endpoint, scope.model, scope.effort) if scope else (None, None, None, None)),
+            )
+            if rows:
+                return call_row(rows[0])
+            query = "SELECT parent, forked_at FROM session WHERE id = ? AND parent IS NOT NULL"
+            if not (forked := self._database.rows(query, where)):
+                return None
+            where, at = forked[0]["parent"], forked[0]["forked_at"]
+            most = at if most is None else min(most, at)
 
     def last_elsewhere(self, session_id: str, scope: Scope, since: float) -> CallRow | None:
         """The last call in `scope` that another session made after `since` and that was answered."""
