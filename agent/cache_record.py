@@ -18,6 +18,10 @@ class CacheRecord:
         rows = self._database.rows("SELECT * FROM cached WHERE key = ? AND prefix = ?", key, prefix)
         return Entry(*tuple(rows[0])) if rows else None
 
+    def all(self) -> list[Entry]:
+        """Every entry, expired ones too."""
+        return [Entry(*tuple(row)) for row in self._database.rows("SELECT * FROM cached")]
+
     def uses(self, endpoint: str, model: str, since: float, before: float, directory: str | None = None) -> list[float]:
         """When requests of `model` were sent from `since` to `before` (seconds since the epoch), in order: by sessions
         of `directory`, None: of all.
