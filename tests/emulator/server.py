@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from aiohttp import web
 
@@ -20,7 +20,7 @@ from .clock import Clock, SystemClock
 from .faults import place_of
 from .models import ALL, Models
 from .registry import APIS
-from .script import Answer, Failure, Reply
+from .script import Answer, Failure, Gate, Reply
 
 Script = Callable[[Recorded], Answer]
 _SCRIPT_THREADS = 64  # scripts may wait for each other
@@ -51,6 +51,7 @@ class Emulator:
         self.client_left = threading.Event()  # a client closed its connection in the middle of a reply
         self.connections = 0
         self.refused_options: set[str] = set()  # cache options that this endpoint does not know: a 400 names them
+        self.ping_gates: dict[Literal["received", "billed"], Gate] = {}  # pings wait there for a gate
         self.short_ttl = False  # grant the short TTL whatever is asked for, in every reply
         self._around = Surroundings(self.clock, models, strict)
         self._apis: list[Api] = [factory(self._around) for factory in apis]
@@ -212,7 +213,10 @@ class Emulator:
     ) -> web.StreamResponse:
         if self._around.strict and (refusal := generation.refusal(request)) is not None:
             return self._refused(api, request, refusal)
-        answer = generation.unscripted(request) or await self._ask_script(request)
+        ping = generation.unscripted(request)
+        answer = ping or await self._ask_script(request)
+        if ping is not None and (gate := self.ping_gates.get("received")) is not None:
+            await gate.wait()
         if isinstance(answer, Failure):
             return self._refused(api, request, answer)
         if self.short_ttl:
@@ -227,6 +231,8 @@ class Emulator:
             return web.Response()
         account.begin()
         self._charge(request, account.bill, answer.output_tokens)
+        if ping is not None and (gate := self.ping_gates.get("billed")) is not None:
+            await gate.wait()
         return web.json_response(generation.message(request, answer, account), headers=_request_id(request))
 
     async def _ask_script(self, request: Recorded) -> Answer:
