@@ -225,6 +225,7 @@ def test_a_turn_that_fills_the_window_is_compacted_and_goes_on(desk: Desk, serve
 
 
 def test_without_compaction_a_full_window_ends_with_choices(desk: Desk, server: Emulator, home: Path) -> None:
+    """Field report 78."""
     small_window(desk, home)
     server.play(reading(*range(1, 30)))
     desk.run(FACT, again=False, compact="off", expect=1)
