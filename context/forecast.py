@@ -174,7 +174,12 @@ def settle(
     for place, entry in known:
         tokens = sizes.tokens(place.node.length, scale, anchor)
         ttl = rules.ttl("short" if shortened else place.ttl)
-        if hit is not None and place.node.length <= hit.blocks:
+        if hit is None and read and tokens <= read + slack(tokens, rules):
+            # More was read than was known of: what it is and how long it lives is not known, so not for long.
+            known_alive = entry is not None and entry.alive(made.now)
+            short = Entry(scope.key(rules, head=place.head), place.node.digest, tokens, made.now, rules.ttl("short"))
+            kept.append(replace(entry, used=made.now) if entry is not None and known_alive else short)
+        elif hit is not None and place.node.length <= hit.blocks:
             if entry is not None and entry.alive(made.now):
                 kept.append(replace(entry, used=made.now))
         elif tokens >= rules.min_tokens and (usage.cache_write or rules.kind == "automatic"):
