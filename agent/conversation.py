@@ -30,11 +30,13 @@ from agent.loop import Limits, Loop
 from agent.parts import Parts
 from agent.permissions import Mode
 from agent.redact import Redactor
+from agent.repository import Repository, keep_listing
 from agent.session import Session, session_lock
 from agent.toolbox import Toolbox
 from agent.tools import registry, specs
 from agent.tools.base import SMALL_OUTPUT, OutputLimits, ToolContext
 from agent.ttl_choice import TtlChooser
+from agent.versions import Versions
 from backends.base import Backend, Usage
 from context.block import Block
 from context.cachemodel import Scope
@@ -44,6 +46,7 @@ from context.layers.system import system_blocks
 from context.names import show_name
 from context.notices import Environment
 from context.pauses import After
+from context.repo.files import branch, list_files
 from context.repo.project import read_project
 
 
@@ -101,7 +104,7 @@ class Conversation:
         """Run one command to its end. Raises CancelledError when it was interrupted; everything so far is kept."""
         await self._come_back()
         await self._finish_warming()
-        return await self._loop.turn(command, self._environment())
+        return await self._loop.turn(command, await asyncio.to_thread(self._environment))
 
     async def wait(self, finished: events.TurnFinished) -> None:
         """The person has the word: keep the cache warm as long as that is expected to pay. The next turn ends it."""
@@ -118,7 +121,7 @@ class Conversation:
     async def refresh(self) -> bool:
         """Begin a new epoch: a new snapshot of the project, stale outputs folded. Whether there was one to begin."""
         await self._come_back()
-        return await self._epochs.refresh(self._environment())
+        return await self._epochs.refresh(await asyncio.to_thread(self._environment))
 
     async def compact(self, bill: Bill) -> bool:
         """Put a summary in place of the history. Whether that was done; what it cost is added to `bill`.
@@ -129,7 +132,7 @@ class Conversation:
         self.session.repair()
         if self._epochs.is_new:
             raise UserError(f"Session {self.session.id} has no history yet. Nothing was sent.", USAGE)
-        return await self._epochs.compact(self._environment(), bill)
+        return await self._epochs.compact(await asyncio.to_thread(self._environment), bill)
 
     async def aclose(self) -> None:
         """End what runs."""
@@ -149,7 +152,8 @@ class Conversation:
             await self._warming
 
     async def _before_cold(self, p_return: float) -> None:
-        await self._epochs.compact_before_cold(self._environment(), self.idle_bill, p_return)
+        now = await asyncio.to_thread(self._environment)
+        await self._epochs.compact_before_cold(now, self.idle_bill, p_return)
 
 
 def after_turn(finished: events.TurnFinished) -> After:
@@ -183,13 +187,15 @@ async def open_conversation(
         stack.push_async_callback(backend.aclose)
         counter = Counter()
         stack.push_async_callback(counter.aclose)
-        head = _Head(task.directory, settings, backend, redactor, around)
+        versions = Versions(folders.data / "versions")
+        head = _Head(task.directory, settings, backend, redactor, around, versions)
         async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
             tasks.create_task(counter.start())
             tasks.create_task(backend.prepare())
             blocks = None if row else await asyncio.to_thread(head)
-        environment = _Told(task.directory, settings, around)
-        session = _open_session(ledger, row, blocks or [], task, environment(), around)
+        environment = _Told(task.directory, settings, around, versions)
+        told = await asyncio.to_thread(environment)
+        session = _open_session(ledger, row, blocks or [], task, told, around)
         if row is None or task.fork:
             stack.enter_context(session_lock(folders.data / "locks", session.id))
         directory = show_name(str(task.directory))
@@ -199,7 +205,7 @@ async def open_conversation(
         warm = (held.tokens, held.expires) if held else (None, None)
         around.emit(events.SessionOpened(session.id, info.name, settings.mode, directory, session.resumed, *warm))
         conversation = _assemble(
-            *(parts, forecaster, counter, head, environment, task, settings, folders, redactor, around)
+            *(parts, forecaster, counter, head, environment, task, settings, folders, redactor, around, versions)
         )
         stack.push_async_callback(conversation.aclose)
         yield conversation
@@ -214,6 +220,7 @@ class _Head:
     backend: Backend
     redactor: Redactor
     around: Surroundings
+    versions: Versions
 
     def __call__(self) -> list[Block]:
         profile = self.backend.capabilities.profile
@@ -230,10 +237,13 @@ class _Told:
     directory: Path
     settings: Settings
     around: Surroundings
+    versions: Versions
 
     def __call__(self) -> Environment:
-        directory = show_name(str(self.directory))
-        return Environment(_day(self.around), directory, self.settings.mode, self.around.asker is not None)
+        directory, env = show_name(str(self.directory)), self.around.env
+        files = keep_listing(list_files(self.directory, env).paths, self.versions)
+        asks, checked_out = self.around.asker is not None, branch(self.directory, env)
+        return Environment(_day(self.around), directory, self.settings.mode, asks, checked_out, files)
 
 
 def _assemble(
@@ -247,6 +257,7 @@ def _assemble(
     folders: Folders,
     redactor: Redactor,
     around: Surroundings,
+    versions: Versions,
 ) -> Conversation:
     session, backend = parts.session, parts.backend
     spill = folders.output(session.id).resolve()
@@ -266,11 +277,12 @@ def _assemble(
     keeper = Keeper(parts, forecaster, _keep_limits(settings))
     asker = None if around.asker is None else keeper.asking(around.asker)
     gate = ModeGate(Mode(settings.mode), task.directory, asker, readable=[spill])
-    toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach)
+    repository = Repository(context, versions, redactor)
+    toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach, repository)
     caller = Caller(parts, forecaster, counter, keeper, coach.veto if coach else None)
     epochs = Epochs(parts, forecaster, caller, Rewriting(head, spill, settings.compact == "auto", toolbox.forget))
     limits = Limits(settings.max_turns, settings.max_cost)
-    loop = Loop(session, caller, toolbox, keeper, epochs, limits, around.emit)
+    loop = Loop(session, caller, toolbox, keeper, epochs, limits, around.emit, repository)
     return Conversation(session, loop, keeper, epochs, around.clock, environment)
 
 

@@ -6,7 +6,7 @@ Several agents may use the same file at once; two on the same session are told a
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
@@ -26,7 +26,7 @@ from agent.ledger_rows import (
 )
 from agent.pause_record import PauseRecord
 from agent.ping_record import PingRecord
-from agent.tool_record import ToolRecord
+from agent.tool_record import NOTHING_SEEN, ToolRecord
 from context.block import Block
 from context.breakpoints import Marker
 from context.cachemodel import Scope
@@ -128,9 +128,16 @@ class Ledger:
         return session_row(rows[0]) if rows else None
 
     def append(
-        self, session_id: str, epoch: int, position: int, blocks: Iterable[Block], *, told: str | None = None
+        self,
+        session_id: str,
+        epoch: int,
+        position: int,
+        blocks: Iterable[Block],
+        *,
+        told: str | None = None,
+        seen: Mapping[Path, str | None] = NOTHING_SEEN,
     ) -> None:
-        """Add `blocks` to the session's prompt, the first at `position`.
+        """Add `blocks` to the session's prompt, the first at `position`. `seen`: what the model knows of files by them.
 
         Raises SessionBusyError when that place is taken or a later epoch has begun.
         """
@@ -138,6 +145,7 @@ class Ledger:
             self._append(connection, session_id, epoch, position, blocks)
             if told is not None:
                 connection.execute("UPDATE session SET told = ? WHERE id = ?", (told, session_id))
+            self.tools.see(connection, session_id, seen)
 
     def begin_epoch(self, session_id: str, row: EpochRow, blocks: Iterable[Block], told: str) -> None:
         """Make `blocks` the session's prompt, in place of the one of the epoch before, which stays on record.

@@ -16,6 +16,7 @@ from agent.epochs import Epochs
 from agent.errors import UserError
 from agent.events import TurnEnd
 from agent.keeper import Keeper
+from agent.repository import Repository
 from agent.session import Session
 from agent.toolbox import Toolbox
 from backends.base import BackendError, ErrorKind, StopReason
@@ -59,6 +60,7 @@ class Loop:
         epochs: Epochs,
         limits: Limits,
         emit: Callable[[events.Event], None],
+        repository: Repository,
     ) -> None:
         self._session = session
         self._caller = caller
@@ -67,6 +69,7 @@ class Loop:
         self._epochs = epochs
         self._limits = limits
         self._emit = emit
+        self._repository = repository
 
     async def turn(self, command: str, now: Environment) -> events.TurnFinished:
         """Run one command to its end; emit and return how it ended.
@@ -78,6 +81,7 @@ class Loop:
         session.turn += 1
         notices = session.repair()
         try:
+            news = await asyncio.to_thread(self._repository.news, session.told.files, now.files)
             await self._epochs.begin_turn(now, turn.bill)
         except asyncio.CancelledError:
             self._finish(turn, TurnEnd.INTERRUPTED, "Interrupted before the command was sent: say it again.")
@@ -85,9 +89,10 @@ class Loop:
         if session.prompt.length == session.prompt.head(Layer.PROJECT).length:
             notices += first_notices(now)
         else:
-            notices += changes(session.told, now)
+            notices += changes(session.told, now) + news.notices
         notices += await self._toolbox.begin(command)
-        session.append([command_block(command, notices)], told=now)
+        session.append([command_block(command, notices)], told=now, seen=self._toolbox.unrecorded() | news.seen)
+        self._repository.settle(news)
         try:
             end, message = await self._until_done(turn)
         except UserError as error:  # the ledger cannot be written: what cannot be recorded is not done

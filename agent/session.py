@@ -1,7 +1,7 @@
 """One conversation: its prompt, held equal to what the ledger holds, and its repair after a kill."""
 
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -10,6 +10,7 @@ from pathlib import Path
 from agent.database import LedgerError
 from agent.ledger import Ledger, SessionBusyError
 from agent.ledger_rows import EpochRow, SessionRow
+from agent.tool_record import NOTHING_SEEN
 from context.block import Block, Role, Text, ToolResult
 from context.layers.history import CUT_REPLY, INTERRUPTED, reply_block, results_block
 from context.names import show_name
@@ -61,14 +62,20 @@ class Session:
         ledger.fork_session(SessionRow(session_id, now, row.directory, shown, row.told, row.id, prompt.length, epoch))
         return cls(session_id, ledger, prompt, ledger.told(row), resumed=True, epoch=epoch)
 
-    def append(self, blocks: Iterable[Block], *, told: Environment | None = None) -> None:
-        """Record `blocks` and make them part of the prompt.
+    def append(
+        self,
+        blocks: Iterable[Block],
+        *,
+        told: Environment | None = None,
+        seen: Mapping[Path, str | None] = NOTHING_SEEN,
+    ) -> None:
+        """Record `blocks` and make them part of the prompt. `seen`: which content of files the model knows by them.
 
         Raises SessionBusyError when another process went on here.
         """
         new = list(blocks)
         told_json = None if told is None else told.to_json()
-        self.ledger.append(self.id, self.epoch, self.prompt.length, new, told=told_json)
+        self.ledger.append(self.id, self.epoch, self.prompt.length, new, told=told_json, seen=seen)
         self.prompt = self.prompt.extend(new)
         if told is not None:
             self.told = told

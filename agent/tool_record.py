@@ -1,12 +1,17 @@
 """The ledger's record of tool runs, each marked before it begins (rule R7), and of what files the model has seen."""
 
 import os
-from collections.abc import Iterable
+import sqlite3
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 from agent.database import Database
 from agent.ledger_rows import ToolRun
 from context.block import ToolResult
+
+NOTHING_SEEN: Final[Mapping[Path, str | None]] = MappingProxyType({})
 
 
 class ToolRecord:
@@ -39,10 +44,20 @@ class ToolRecord:
                 "WHERE session = ? AND epoch = ? AND position = ? AND tool_call = ?",
                 (finished, result.text, result.is_error, session_id, epoch, position, result.call_id),
             )
-            connection.executemany(
-                "INSERT OR REPLACE INTO seen VALUES (?, ?, ?)",
-                [(session_id, os.fsencode(path), digest) for path, digest in seen],
-            )
+            self.see(connection, session_id, dict(seen))
+
+    def see(self, connection: sqlite3.Connection, session_id: str, seen: Mapping[Path, str | None]) -> None:
+        """Note which content of each file the model has seen last (None: none any more), within the caller's
+        transaction.
+        """
+        connection.executemany(
+            "INSERT OR REPLACE INTO seen VALUES (?, ?, ?)",
+            [(session_id, os.fsencode(path), digest) for path, digest in seen.items() if digest is not None],
+        )
+        connection.executemany(
+            "DELETE FROM seen WHERE session = ? AND path = ?",
+            [(session_id, os.fsencode(path)) for path, digest in seen.items() if digest is None],
+        )
 
     def runs(self, session_id: str, epoch: int, position: int) -> dict[str, ToolRun]:
         """The tool calls of the assistant block at `position` that were started, by id."""

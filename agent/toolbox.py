@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from agent import events
 from agent.clock import Clock
 from agent.redact import Redactor
+from agent.repository import Repository
 from agent.session import Session
 from agent.tools.arguments import parse_arguments
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
@@ -47,6 +49,7 @@ class Toolbox:
         emit: Callable[[events.Event], None],
         clock: Clock,
         coach: "Coach | None" = None,
+        repository: Repository | None = None,
     ) -> None:
         self._session = session
         self._tools = {tool.spec.name: tool for tool in tools}
@@ -56,6 +59,7 @@ class Toolbox:
         self._emit = emit
         self._clock = clock
         self._coach = coach
+        self._repository = repository
         self._known: set[tuple[str, str, str]] = set()  # every outcome of this turn
         self._outcomes: Counter[tuple[str, str, str]] = Counter()  # since one of them was new
         self._recorded = dict(context.seen)
@@ -64,6 +68,11 @@ class Toolbox:
         """A new turn begins; notices to go with the command."""
         notices = [] if self._coach is None else await self._coach.begin(command)
         return [clean_text(self._redact(notice)) for notice in notices]
+
+    def unrecorded(self) -> dict[Path, str | None]:
+        """Files that the model has seen and of which the ledger does not know it yet. The caller records them."""
+        news, self._recorded = dict(self._context.seen.items() - self._recorded.items()), dict(self._context.seen)
+        return dict(news)
 
     def forget(self) -> None:
         """A new epoch: the model no longer sees what it has read."""
@@ -128,6 +137,8 @@ class Toolbox:
         news, session = seen.items() - self._recorded.items(), self._session
         session.ledger.tools.finish(session.id, session.epoch, position, result, self._clock.now(), news)
         self._recorded = seen
+        if self._repository is not None and news:
+            await asyncio.to_thread(self._repository.keep, dict(news))
         summary = self._redact(output.summary)
         self._emit(events.ToolFinished(call.id, call.name, text, summary, output.is_error))
         return result

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 class Environment:
     """What the model is told of its surroundings.
 
-    `date` as YYYY-MM-DD; `mode` a permission mode; `asks`: a person can be asked.
+    `date` as YYYY-MM-DD; `mode` a permission mode; `asks`: a person can be asked. `branch` of git, None: no repository.
+    `files`: digest of the list of files; None: not looked at.
     """
 
     date: str
     directory: str
     mode: str
     asks: bool
+    branch: str | None = None
+    files: str | None = None
 
     def to_json(self) -> str:
         return json.dumps(dataclasses.asdict(self))
@@ -38,8 +41,9 @@ _MODES_UNATTENDED = {
 
 
 def first_notices(now: Environment) -> list[str]:
-    """What precedes the first command of a session: the mode, but nothing in mode auto, which restricts nothing."""
-    return [] if now.mode == "auto" else [_mode(now)]
+    """What precedes the first command of a session: the branch, and the mode but for auto, which restricts nothing."""
+    notices = [] if now.branch is None else [f"Git: {now.branch}."]
+    return notices if now.mode == "auto" else [*notices, _mode(now)]
 
 
 def changes(told: Environment, now: Environment) -> list[str]:
@@ -49,6 +53,8 @@ def changes(told: Environment, now: Environment) -> list[str]:
         notices.append(f"The date is now {now.date}.")
     if now.directory != told.directory:
         notices.append(f"The working directory is now {now.directory}.")
+    if now.branch != told.branch:
+        notices.append(f"Git is now {now.branch or 'gone: this is no repository any more'}.")
     if (now.mode, now.asks) != (told.mode, told.asks):
         notices.append(_mode(now))
     return notices

@@ -21,10 +21,12 @@ from agent.loop import Limits, Loop
 from agent.parts import Parts
 from agent.permissions import Mode
 from agent.redact import Redactor
+from agent.repository import Repository
 from agent.session import Session
 from agent.toolbox import Toolbox
 from agent.tools import registry
 from agent.tools.base import ToolContext
+from agent.versions import Versions
 from backends import base
 from backends.base import BackendError, Capabilities, ErrorKind, Request, StopReason, Usage
 from context.block import Block, Layer, Role, Text, ToolCall
@@ -120,7 +122,8 @@ class Run:
         caller = Caller(parts, forecaster, Counter(), keeper)
         rewriting = Rewriting(lambda: list(self.session.prompt.head(Layer.PROJECT)), self.root, True, toolbox.forget)
         epochs = Epochs(parts, forecaster, caller, rewriting)
-        return Loop(self.session, caller, toolbox, keeper, epochs, limits, self.events.append), backend
+        repository = Repository(context, Versions(self.root / "versions"), Redactor({}))
+        return Loop(self.session, caller, toolbox, keeper, epochs, limits, self.events.append, repository), backend
 
     async def turn(self, *steps: Step, limits: Limits = NO_LIMITS, cost: str | None = "0.01") -> events.TurnFinished:
         loop, self.backend = self.loop(*steps, limits=limits, cost=cost)

@@ -48,18 +48,30 @@ def list_files(root: Path, env: Mapping[str, str]) -> Listing:
     return Listing(tuple(sorted(found, key=os.fsencode)), git=False)
 
 
+def branch(root: Path, env: Mapping[str, str]) -> str | None:
+    """What is checked out: `on branch NAME`, `at COMMIT, on no branch`; None where there is no repository."""
+    name = _git(root, env, "symbolic-ref", "--short", "-q", "HEAD")
+    if name is not None:
+        return f"on branch {os.fsdecode(name).strip()}"
+    commit = _git(root, env, "rev-parse", "--short", "HEAD")
+    return None if commit is None else f"at {os.fsdecode(commit).strip()}, on no branch"
+
+
 def _git_files(root: Path, env: Mapping[str, str]) -> list[str] | None:
     """None when git is missing, the folder is no repository, or git refuses (another owner, a broken repository)."""
-    listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    command = ["git", *_NO_FOREIGN_CODE, "-C", str(root), *listing]
+    listed = _git(root, env, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    return None if listed is None else [os.fsdecode(name) for name in listed.split(b"\0") if name]
+
+
+def _git(root: Path, env: Mapping[str, str], *arguments: str) -> bytes | None:
+    """What git prints; None when it fails or cannot be run."""
+    command = ["git", *_NO_FOREIGN_CODE, "-C", str(root), *arguments]
     safe = {**_without_git(env), **_NO_FETCHING}
     try:
         result = subprocess.run(command, capture_output=True, timeout=_GIT_TIMEOUT_S, check=False, env=safe)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if result.returncode != 0:
-        return None
-    return [os.fsdecode(name) for name in result.stdout.split(b"\0") if name]
+    return result.stdout if result.returncode == 0 else None
 
 
 def _without_git(env: Mapping[str, str]) -> dict[str, str]:
