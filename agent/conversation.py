@@ -6,7 +6,7 @@ Everything is assembled here, from settings to the loop. `agent run` takes one t
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
@@ -23,6 +23,7 @@ from agent.errors import USAGE, UserError
 from agent.events import TurnEnd
 from agent.forecaster import Forecaster
 from agent.gate import Asker, ModeGate
+from agent.head import Head, Look
 from agent.keeper import Keeper, KeepLimits
 from agent.ledger import Ledger
 from agent.ledger_rows import SessionRow
@@ -30,24 +31,21 @@ from agent.loop import Limits, Loop
 from agent.parts import Parts
 from agent.permissions import Mode
 from agent.redact import Redactor
-from agent.repository import Repository, keep_listing
+from agent.repository import Repository
 from agent.session import Session, session_lock
 from agent.toolbox import Toolbox
-from agent.tools import registry, specs
+from agent.tools import registry
 from agent.tools.base import SMALL_OUTPUT, OutputLimits, ToolContext
 from agent.ttl_choice import TtlChooser
 from agent.versions import Versions
-from backends.base import Backend, Usage
+from backends.base import Usage
 from context.block import Block
 from context.cachemodel import Scope
 from context.economics import Policy
-from context.layers.project import project_block
-from context.layers.system import system_blocks
 from context.names import show_name
 from context.notices import Environment
 from context.pauses import After
-from context.repo.files import branch, list_files
-from context.repo.project import read_project
+from context.repo.project import HOUSE_RULES
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +186,19 @@ async def open_conversation(
         counter = Counter()
         stack.push_async_callback(counter.aclose)
         versions = Versions(folders.data / "versions")
-        head = _Head(task.directory, settings, backend, redactor, around, versions)
+
+        def today() -> str:
+            """Where the person is."""
+            return datetime.fromtimestamp(around.clock.now()).astimezone().date().isoformat()
+
+        profile, own_rules = backend.capabilities.profile, folders.config / HOUSE_RULES
+        head = Head(task.directory, profile, settings.tree_budget, redactor, own_rules, around.env, today)
         async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
             tasks.create_task(counter.start())
             tasks.create_task(backend.prepare())
             blocks = None if row else await asyncio.to_thread(head)
-        environment = _Told(task.directory, settings, around, versions)
+        asks = around.asker is not None
+        environment = Look(task.directory, settings.mode, asks, versions, around.env, today)
         told = await asyncio.to_thread(environment)
         session = _open_session(ledger, row, blocks or [], task, told, around)
         if row is None or task.fork:
@@ -211,47 +216,12 @@ async def open_conversation(
         yield conversation
 
 
-@dataclass(frozen=True, slots=True)
-class _Head:
-    """SYSTEM and PROJECT as they are when it is called, which reads the repository."""
-
-    directory: Path
-    settings: Settings
-    backend: Backend
-    redactor: Redactor
-    around: Surroundings
-    versions: Versions
-
-    def __call__(self) -> list[Block]:
-        profile = self.backend.capabilities.profile
-        facts = read_project(self.directory, _day(self.around), self.around.env)
-        listing = replace(facts.listing, paths=tuple(self.redactor(path) for path in facts.listing.paths))
-        facts = replace(facts, listing=listing, house_rules=self.redactor(facts.house_rules or "") or None)
-        return [*system_blocks(profile, specs(profile)), project_block(facts, self.settings.tree_budget)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Told:
-    """The surroundings as they are when it is called."""
-
-    directory: Path
-    settings: Settings
-    around: Surroundings
-    versions: Versions
-
-    def __call__(self) -> Environment:
-        directory, env = show_name(str(self.directory)), self.around.env
-        files = keep_listing(list_files(self.directory, env).paths, self.versions)
-        asks, checked_out = self.around.asker is not None, branch(self.directory, env)
-        return Environment(_day(self.around), directory, self.settings.mode, asks, checked_out, files)
-
-
 def _assemble(
     parts: Parts,
     forecaster: Forecaster,
     counter: Counter,
-    head: _Head,
-    environment: _Told,
+    head: Head,
+    environment: Look,
     task: Task,
     settings: Settings,
     folders: Folders,
@@ -278,9 +248,17 @@ def _assemble(
     asker = None if around.asker is None else keeper.asking(around.asker)
     gate = ModeGate(Mode(settings.mode), task.directory, asker, readable=[spill])
     repository = Repository(context, versions, redactor)
+    in_head = (task.directory / HOUSE_RULES, folders.config / HOUSE_RULES)
     toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach, repository)
+    if not session.resumed:
+        repository.show_whole(in_head)
+
+    def forget() -> None:  # a new epoch shows nothing of what was read, but its head
+        toolbox.forget()
+        repository.show_whole(in_head)
+
     caller = Caller(parts, forecaster, counter, keeper, coach.veto if coach else None)
-    epochs = Epochs(parts, forecaster, caller, Rewriting(head, spill, settings.compact == "auto", toolbox.forget))
+    epochs = Epochs(parts, forecaster, caller, Rewriting(head, spill, settings.compact == "auto", forget))
     limits = Limits(settings.max_turns, settings.max_cost)
     loop = Loop(session, caller, toolbox, keeper, epochs, limits, around.emit, repository)
     return Conversation(session, loop, keeper, epochs, around.clock, environment)
@@ -328,11 +306,6 @@ def _open_session(
         told=told,
         head=head,
     )
-
-
-def _day(around: Surroundings) -> str:
-    """Today, where the person is."""
-    return datetime.fromtimestamp(around.clock.now()).astimezone().date().isoformat()
 
 
 def _has_price(pricer: Pricing, now: float) -> bool:

@@ -51,6 +51,13 @@ class Repository:
             if (content := self._read(path)) is not None and content.digest == known and content.text is not None:
                 self._versions.keep(known, content.text)
 
+    def show_whole(self, paths: Iterable[Path]) -> None:
+        """The model sees all of these files: the PROJECT layer holds them."""
+        for path in paths:
+            if (content := self._read(path)) is not None and content.text is not None:
+                self._context.seen[path] = content.digest
+                self._versions.keep(content.digest, content.text)
+
     def news(self, before: str | None, now: str | None) -> News:
         """What has changed of the files that the model has seen, and which files came and went between two listings.
 

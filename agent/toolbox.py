@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from agent import events
 from agent.clock import Clock
+from agent.house_rules import nested_rules
 from agent.redact import Redactor
 from agent.repository import Repository
 from agent.session import Session
@@ -170,6 +171,9 @@ class Toolbox:
             return replace(self._failure(call, str(error)), summary=str(error).partition("\n")[0])
         except OSError as error:
             return self._failure(call, f"{error.strerror or error}.")
+        if not output.is_error and access.effect is not Effect.EXECUTE:
+            rules = await asyncio.to_thread(nested_rules, access.paths, self._context)
+            output = replace(output, text=f"{output.text.rstrip(chr(10))}\n{rules}") if rules else output
         hint = "" if self._coach is None else await self._coach.hint(call.name, arguments, output)
         return replace(output, text=f"{output.text.rstrip(chr(10))}\n{hint}") if hint else output
 

@@ -11,7 +11,8 @@ from context.repo.tree import render_tree
 class ProjectFacts:
     """What the snapshot is made of.
 
-    `date` is the day the epoch began, as YYYY-MM-DD; `house_rules` the text of AGENTS.md.
+    `date` is the day the epoch began, as YYYY-MM-DD; `house_rules` the text of AGENTS.md, `own_rules` that of the
+    person's own.
     """
 
     platform: str
@@ -19,6 +20,7 @@ class ProjectFacts:
     date: str
     listing: Listing
     house_rules: str | None = None
+    own_rules: str | None = None
 
 
 def project_block(facts: ProjectFacts, tree_budget: int) -> Block:
@@ -33,6 +35,8 @@ def project_block(facts: ProjectFacts, tree_budget: int) -> Block:
         f"Date: {facts.date}",
     ]
     sections = ["<project>", *lines]
+    if facts.own_rules and facts.own_rules.strip():
+        sections += ["", "The user's own rules:", facts.own_rules.strip()]
     if facts.house_rules and facts.house_rules.strip():
         sections += ["", "House rules of this repository (AGENTS.md):", facts.house_rules.strip()]
     if count:

@@ -9,23 +9,26 @@ from context.layers.project import ProjectFacts
 from context.names import show_name
 from context.repo.files import list_files
 
-_HOUSE_RULES: Final = "AGENTS.md"
+HOUSE_RULES: Final = "AGENTS.md"
 _HOUSE_RULES_LIMIT: Final = 64_000  # bytes; what is longer is no instruction any more
 
 
-def read_project(root: Path, date: str, env: Mapping[str, str]) -> ProjectFacts:
-    """What the snapshot of `root` is made of. Never fails: what cannot be read is left out. `env`: that of git."""
+def read_project(root: Path, date: str, env: Mapping[str, str], own_rules: Path | None = None) -> ProjectFacts:
+    """What the snapshot of `root` is made of. Never fails: what cannot be read is left out. `env`: that of git.
+
+    `own_rules`: a file with the person's own.
+    """
     return ProjectFacts(
         platform=f"{platform.system()} {platform.machine()}",
         directory=show_name(str(root)),
         date=date,
         listing=list_files(root, env),
-        house_rules=_house_rules(root),
+        house_rules=_rules(root / HOUSE_RULES, root),
+        own_rules=None if own_rules is None else _rules(own_rules, own_rules.parent),
     )
 
 
-def _house_rules(root: Path) -> str | None:
-    path = root / _HOUSE_RULES
+def _rules(path: Path, root: Path) -> str | None:
     try:
         # A link out of the repository could carry any file of the person's into the prompt; a pipe would never end.
         if not path.resolve().is_relative_to(root.resolve()) or not path.is_file():
@@ -37,4 +40,4 @@ def _house_rules(root: Path) -> str | None:
     if b"\0" in data:
         return None  # no text
     text = data[:_HOUSE_RULES_LIMIT].decode("utf-8-sig", errors="replace")
-    return f"{text}\n(cut: {_HOUSE_RULES} is longer)" if len(data) > _HOUSE_RULES_LIMIT else text
+    return f"{text}\n(cut: {path.name} is longer)" if len(data) > _HOUSE_RULES_LIMIT else text

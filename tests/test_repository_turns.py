@@ -1,0 +1,180 @@
+"""The repository changes between turns: the prefix stays as it is, and each change is told once, at the tail."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from desk import Desk
+from emulator import Edit, Emulator, ManualClock, Read, Shell, play
+from emulator.bodies import assert_extends
+
+BACKENDS = {
+    "anthropic": "anthropic/claude-sonnet-5-5",
+    "responses": "openai/gpt-6.2-sol",
+    "chat": "deepseek/deepseek-v4-pro",
+}
+
+
+@pytest.fixture
+def server() -> Iterator[Emulator]:
+    with Emulator(play([]), clock=ManualClock()) as running:
+        yield running
+
+
+@pytest.fixture(params=BACKENDS)
+def desk(
+    request: pytest.FixtureRequest, repository: Path, environment: dict[str, str], home: Path, server: Emulator
+) -> Desk:
+    base = server.env["EMULATOR_DEEPSEEK_BASE_URL"]
+    (home / "config.toml").write_text(f'[endpoints.deepseek]\nbase_url = "{base}"\n')
+    (repository / "AGENTS.md").write_text("".join(f"{rule}. Keep module {rule} small.\n" for rule in range(150)))
+    assert isinstance(server.clock, ManualClock)
+    desk = Desk(repository, {**environment, "DEEPSEEK_API_KEY": "k"}, server, server.clock)
+    desk.settings = replace(desk.settings, model=BACKENDS[request.param], compact="off")
+    return desk
+
+
+def git(desk: Desk, *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=desk.repository, env=desk.env, check=True, capture_output=True)
+
+
+def texts(value: object) -> Iterator[str]:
+    match value:
+        case dict():
+            yield from (text for each in value.values() for text in texts(each))
+        case list():
+            yield from (text for each in value for text in texts(each))
+        case str():
+            yield value
+
+
+def noticed(server: Emulator) -> list[str]:
+    """All notices in the last request, in order."""
+    found = [text for text in texts(json.loads(server.requests[-1].raw)) if "<notice>\n" in text]
+    return [part.partition("\n</notice>")[0] for text in found for part in text.split("<notice>\n")[1:]]
+
+
+def test_twenty_turns_between_which_everything_changes(desk: Desk, server: Emulator) -> None:
+    root = desk.repository
+    now = datetime.fromtimestamp(desk.clock.now()).astimezone()
+    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0)
+    desk.clock.shared.advance((midnight - now).total_seconds() - 120)
+    git(desk, "add", ".")
+    git(desk, "commit", "-qm", "rules")
+    server.play(play([Read("price.py"), Read("check.py")]))
+    desk.run("look", again=False)
+    told = noticed(server)
+
+    def write(name: str, text: str) -> Callable[[], object]:
+        return lambda: (root / name).write_text(text)
+
+    price = "def total(price, tax):\n    return price + tax\n"
+    steps: list[tuple[Callable[[], object], list[str]]] = [
+        (lambda: None, []),
+        (
+            write("price.py", price),
+            ["price.py has changed since you saw it, and not by you:\n", "+    return price + tax"],
+        ),
+        (lambda: None, []),
+        (write("price.py", price + "# one\n"), ["+# one"]),
+        (write("notes.txt", "n"), ["New files (1):\nnotes.txt"]),
+        (
+            lambda: (root / "notes.txt").rename(root / "renamed.txt"),
+            ["New files (1):\nrenamed.txt", "gone (1):\nnotes.txt"],
+        ),
+        (lambda: (root / "renamed.txt").unlink(), ["Files that are gone (1):\nrenamed.txt"]),
+        (
+            lambda: (root / "check.py").rename(root / "test.py"),
+            ["check.py is now called test.py; its content is the same."],
+        ),
+        (lambda: git(desk, "checkout", "-q", "-b", "other"), ["Git is now on branch other."]),
+        (
+            write("AGENTS.md", (root / "AGENTS.md").read_text() + "150. Be brief.\n"),
+            ["AGENTS.md has changed", "+150. Be brief."],
+        ),
+        (lambda: desk.pause(2.5), [f"The date is now {midnight:%Y-%m-%d}."]),
+        (lambda: (root / "test.py").unlink(), ["test.py is gone."]),
+        (write("price.py", "x = 1\n" * 900), ["price.py has changed since you saw it, in 903 lines: read it again"]),
+        (write("price.py", "x = 2\n" * 900), []),  # it has been told to read it again, and has not
+        (lambda: (root / "price.py").write_text(price), []),
+        (lambda: git(desk, "stash", "-q"), ["AGENTS.md has changed", "-150. Be brief."]),
+        (lambda: git(desk, "checkout", "-q", "-"), ["Git is now on branch "]),
+        (lambda: None, []),
+        (write("last.py", "l"), ["New files (1):\nlast.py"]),
+    ]
+    server.play(play([]))
+    for number, (change, says) in enumerate(steps):
+        change()
+        desk.run(f"turn {number}")
+        assert noticed(server)[: len(told)] == told, "what was told stays as it was"
+        new = "\n".join(noticed(server)[len(told) :])
+        told = noticed(server)
+        for text in says:
+            assert text in new, (number, new)
+        if not says:
+            assert new == "", number
+    for before, after in pairwise(server.requests):
+        assert_extends(before, after)
+    whole = "\n".join(told)
+    for once in ("+# one", "New files (1):\nnotes.txt", "+150. Be brief.", "on branch other", "test.py is gone"):
+        assert whole.count(once) == 1, once
+
+
+def test_the_models_own_edits_are_not_told_back(desk: Desk, server: Emulator) -> None:
+    edit = Edit("price.py", "    return price - tax", "    return price + tax")
+    server.play(play([Read("price.py"), edit, Shell("python3 check.py")]))
+    desk.run("mend it", again=False)
+    before = noticed(server)
+    server.play(play([]))
+    desk.run("and now?")
+    assert [text for text in noticed(server)[len(before) :] if "price.py" in text] == []
+
+
+def test_a_persons_edit_between_read_and_edit_is_not_overwritten(desk: Desk, server: Emulator) -> None:
+    """Field report 154 is its other half: an edit from outside is noticed, and told once."""
+    server.play(play([Read("price.py")]))
+    desk.run("look", again=False)
+    (desk.repository / "price.py").write_text("def total(price, tax):\n    return price * (1 + tax)\n")
+    server.play(play([Edit("price.py", "    return price - tax", "    return price + tax")]))
+    desk.run("now mend it")
+    assert "price * (1 + tax)" in (desk.repository / "price.py").read_text()
+    assert "+    return price * (1 + tax)" in noticed(server)[-1]
+    server.play(play([]))
+    desk.run("and now?")
+    assert "\n".join(noticed(server)).count("+    return price * (1 + tax)") == 1
+
+
+def test_rules_of_a_folder_are_told_when_a_file_below_it_is_first_read(desk: Desk, server: Emulator) -> None:
+    (desk.repository / "api/v1").mkdir(parents=True)
+    (desk.repository / "api/AGENTS.md").write_text("Every answer is JSON.\n")
+    (desk.repository / "api/v1/AGENTS.md").write_text("Nothing may change here.\n")
+    for name in ("api/a.py", "api/v1/b.py", "api/v1/c.py"):
+        (desk.repository / name).write_text("x = 1\n")
+    server.play(play([Read("api/a.py"), Read("api/v1/b.py"), Read("api/v1/c.py")]))
+    desk.run("look", again=False)
+    results = desk.results()
+    assert "Every answer is JSON." in results[0]
+    assert "Nothing may change" not in results[0]
+    assert "Nothing may change here." in results[1]
+    assert "Every answer" not in results[1], "once"
+    assert "AGENTS.md" not in results[2]
+    assert "Every answer" not in server.requests[0].raw.decode(), "not before"
+    (desk.repository / "api/AGENTS.md").write_text("Every answer is XML.\n")
+    server.play(play([]))
+    desk.run("go on")
+    assert "+Every answer is XML." in noticed(server)[-1]
+
+
+def test_the_persons_own_rules_are_part_of_the_snapshot(desk: Desk, server: Emulator, home: Path) -> None:
+    (home / "AGENTS.md").write_text("Answer in French.\n")
+    desk.run("look", again=False)
+    assert "The user's own rules:\\nAnswer in French." in server.requests[0].raw.decode()
+    (home / "AGENTS.md").write_text("Answer in German.\n")
+    desk.run("go on")
+    assert "+Answer in German." in noticed(server)[-1]
+    assert_extends(server.requests[0], server.requests[1])
