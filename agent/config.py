@@ -85,18 +85,22 @@ class Settings:
     tree_budget: int = 1500
     """Tokens that the tree of files in the PROJECT layer may take."""
 
+    files_budget: int = 4000
+    """Tokens that core files and outlines may take there. None are shown to small local models."""
+
 
 @dataclass(frozen=True, slots=True)
 class Folders:
     """Where files are kept.
 
     `config`: config.toml and models.toml. `data`: ledger.db, output/ (full tool outputs), locks/ and trials/ (which
-    local models have passed their trial run). `models`: model files.
+    local models have passed their trial run). `models`: model files. `cache`: what can be made again.
     """
 
     config: Path
     data: Path
     models: Path
+    cache: Path
 
     @classmethod
     def find(cls, env: Mapping[str, str]) -> "Folders":
@@ -113,7 +117,7 @@ class Folders:
             data = platformdirs.user_data_path("keepwarm", appauthor=False)
             cache = platformdirs.user_cache_path("keepwarm", appauthor=False)
         models = env.get("KEEPWARM_MODELS_DIR")
-        return cls(config, data, Path(os.path.expanduser(models)) if models else cache / "models")
+        return cls(config, data, Path(os.path.expanduser(models)) if models else cache / "models", cache)
 
     @property
     def ledger(self) -> Path:

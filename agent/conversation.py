@@ -52,7 +52,8 @@ from context.repo.project import HOUSE_RULES
 class Task:
     """What to do, and in which session. `session`: the id to go on with; `again`: go on with the last session of the
     directory; neither: a new one, which is called like the `command`. `fork`: in a copy of it, so that it stays as it
-    is. `one_shot`: the program ends with this command.
+    is. `one_shot`: the program ends with this command. `files`: paths, relative to `directory`, that the snapshot of a
+    new session shows before others.
     """
 
     command: str
@@ -61,6 +62,7 @@ class Task:
     session: str | None = None
     fork: bool = False
     one_shot: bool = False
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +193,19 @@ async def open_conversation(
             """Where the person is."""
             return datetime.fromtimestamp(around.clock.now()).astimezone().date().isoformat()
 
-        profile, own_rules = backend.capabilities.profile, folders.config / HOUSE_RULES
-        head = Head(task.directory, profile, settings.tree_budget, redactor, own_rules, around.env, today)
+        profile = backend.capabilities.profile
+        head = Head(
+            task.directory,
+            profile,
+            settings.tree_budget,
+            0 if profile == "compact" else settings.files_budget,
+            redactor,
+            folders.config / HOUSE_RULES,
+            task.files,
+            folders.cache / "outlines.db",
+            around.env,
+            today,
+        )
         async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
             tasks.create_task(counter.start())
             tasks.create_task(backend.prepare())
@@ -248,14 +261,13 @@ def _assemble(
     asker = None if around.asker is None else keeper.asking(around.asker)
     gate = ModeGate(Mode(settings.mode), task.directory, asker, readable=[spill])
     repository = Repository(context, versions, redactor)
-    in_head = (task.directory / HOUSE_RULES, folders.config / HOUSE_RULES)
     toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach, repository)
     if not session.resumed:
-        repository.show_whole(in_head)
+        repository.show_whole(head.whole)
 
     def forget() -> None:  # a new epoch shows nothing of what was read, but its head
         toolbox.forget()
-        repository.show_whole(in_head)
+        repository.show_whole(head.whole)
 
     caller = Caller(parts, forecaster, counter, keeper, coach.veto if coach else None)
     epochs = Epochs(parts, forecaster, caller, Rewriting(head, spill, settings.compact == "auto", forget))

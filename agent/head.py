@@ -1,7 +1,7 @@
 """What the head of a prompt is made from, and what is told of the surroundings; both are read from the directory."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from agent.redact import Redactor
@@ -9,35 +9,66 @@ from agent.repository import keep_listing
 from agent.tools import specs
 from agent.versions import Versions
 from context.block import Block
-from context.layers.project import project_block
+from context.layers.project import Core, ProjectFacts, project_block
 from context.layers.system import system_blocks
 from context.names import show_name
 from context.notices import Environment
-from context.repo.files import branch, list_files
-from context.repo.project import read_project
+from context.repo.files import branch, list_files, recent_changes
+from context.repo.project import HOUSE_RULES, read_project
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Head:
-    """SYSTEM and PROJECT as they are when called. `own_rules`: a file with the person's own. `today`: the date."""
+    """SYSTEM and PROJECT as they are when called. `own_rules`: a file with the person's own. `pinned`: paths that the
+    snapshot shows before others. `cache`: the file of outlines that have been made. `today`: the date.
+    `whole`: the files that the last snapshot shows in full.
+    """
 
     directory: Path
     profile: str
     tree_budget: int
+    files_budget: int
     redact: Redactor
     own_rules: Path
+    pinned: tuple[str, ...]
+    cache: Path
     env: Mapping[str, str]
     today: Callable[[], str]
+    whole: list[Path] = field(default_factory=list)
 
     def __call__(self) -> list[Block]:
+        return [*system_blocks(self.profile, specs(self.profile)), project_block(self.facts(), self.tree_budget)]
+
+    def facts(self) -> ProjectFacts:
+        """What the snapshot is made of, without secrets."""
         facts = read_project(self.directory, self.today(), self.env, self.own_rules)
-        facts = replace(
+        core = self._core(facts) if self.files_budget else Core()
+        rules = [self.directory / HOUSE_RULES, self.own_rules]
+        self.whole[:] = rules + [self.directory / file.path for file in core.files if file.form == "full"]
+        shown = [replace(file, text=self.redact(file.text), path=self.redact(file.path)) for file in core.files]
+        return replace(
             facts,
             listing=replace(facts.listing, paths=tuple(self.redact(path) for path in facts.listing.paths)),
             house_rules=self.redact(facts.house_rules or "") or None,
             own_rules=self.redact(facts.own_rules or "") or None,
+            core=replace(core, files=tuple(shown)),
         )
-        return [*system_blocks(self.profile, specs(self.profile)), project_block(facts, self.tree_budget)]
+
+    def _core(self, facts: ProjectFacts) -> Core:
+        # Imported here: the parser of outlines is not needed by small models, nor by commands that only report.
+        from agent.outline_cache import OutlineCache
+        from context.repo.core import core_files
+
+        with OutlineCache(self.cache) as cache:
+            return core_files(
+                self.directory,
+                facts.listing.paths,
+                self.files_budget,
+                cache,
+                rules=facts.house_rules or "",
+                pinned=self.pinned,
+                recent=recent_changes(self.directory, self.env),
+            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ pytest_plugins = ["local_models"]
 async def test_the_trial_run_of_a_model_happens_once_and_not_in_every_process(
     smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folders = Folders(tmp_path / "config", tmp_path / "data", tmp_path / "models")
+    folders = Folders(tmp_path / "config", tmp_path / "data", tmp_path / "models", tmp_path / "cache")
     info = find_model(f"local:{smollm2_path}", load_catalog(folders))
     settings = Settings(context=256, threads=1)
     nothing = Downloads(lambda _: None, lambda _: None, None)

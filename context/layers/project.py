@@ -1,10 +1,37 @@
 """PROJECT: what the model knows of the repository from its first token, frozen for an epoch."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 from context.block import Block, Layer, Role, Text
 from context.repo.files import Listing
 from context.repo.tree import render_tree
+
+_FORMS: Final = {
+    "full": "",
+    "outline": ", outline: its definitions and their lines; read it for the rest",
+    "head": ", its beginning and its headings",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CoreFile:
+    """`why` it was chosen; `form` in which it stands; its `text` and about how many tokens that takes."""
+
+    path: str
+    why: str
+    form: Literal["full", "outline", "head"]
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """`left_out`: (path, why) of those that ranked and did not make it, best first."""
+
+    files: tuple[CoreFile, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,28 +48,53 @@ class ProjectFacts:
     listing: Listing
     house_rules: str | None = None
     own_rules: str | None = None
+    core: Core = field(default_factory=Core)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of the snapshot; `name` is for reports."""
+
+    name: str
+    text: str
+
+
+def sections(facts: ProjectFacts, tree_budget: int) -> list[Section]:
+    """The snapshot in parts. `tree_budget` in o200k_base tokens."""
+    found = [
+        Section(
+            "surroundings",
+            f"Platform: {facts.platform}\nWorking directory: {facts.directory}\nDate: {facts.date}",
+        )
+    ]
+    if facts.own_rules and facts.own_rules.strip():
+        found.append(Section("your own rules", f"The user's own rules:\n{facts.own_rules.strip()}"))
+    if facts.house_rules and facts.house_rules.strip():
+        rules = f"House rules of this repository (AGENTS.md):\n{facts.house_rules.strip()}"
+        found.append(Section("house rules", rules))
+    found += [Section(f"{file.path} ({file.form})", _file(file)) for file in facts.core.files]
+    found.append(Section("tree of files", _tree(facts.listing, tree_budget)))
+    return found
 
 
 def project_block(facts: ProjectFacts, tree_budget: int) -> Block:
-    """The PROJECT layer: one block. `tree_budget` in o200k_base tokens."""
-    count = len(facts.listing.paths)
-    kind = "not ignored by git" if facts.listing.git else "no git repository"
-    if not facts.listing.complete:
+    """The PROJECT layer: one block."""
+    return _block(sections(facts, tree_budget))
+
+
+def _block(parts: Sequence[Section]) -> Block:
+    text = "\n\n".join(part.text for part in parts)
+    return Block.make(Layer.PROJECT, Role.SYSTEM, (Text(f"<project>\n{text}\n</project>"),))
+
+
+def _file(file: CoreFile) -> str:
+    return f"File {file.path}{_FORMS[file.form]}:\n{file.text}"
+
+
+def _tree(listing: Listing, budget: int) -> str:
+    if not listing.paths:
+        return "The directory holds no files yet."
+    kind = "not ignored by git" if listing.git else "no git repository"
+    if not listing.complete:
         kind += ", list cut"
-    lines = [
-        f"Platform: {facts.platform}",
-        f"Working directory: {facts.directory}",
-        f"Date: {facts.date}",
-    ]
-    sections = ["<project>", *lines]
-    if facts.own_rules and facts.own_rules.strip():
-        sections += ["", "The user's own rules:", facts.own_rules.strip()]
-    if facts.house_rules and facts.house_rules.strip():
-        sections += ["", "House rules of this repository (AGENTS.md):", facts.house_rules.strip()]
-    if count:
-        sections += ["", f"Files ({count}, {kind}):", render_tree(facts.listing.paths, tree_budget)]
-    else:
-        sections += ["", "The directory holds no files yet."]
-    sections.append("</project>")
-    parts = (Text("\n".join(sections)),)
-    return Block.make(Layer.PROJECT, Role.SYSTEM, parts)
+    return f"Files ({len(listing.paths)}, {kind}):\n{render_tree(listing.paths, budget)}"

@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 WALK_LIMIT: Final = 20_000  # files; a walk of a whole home directory must end
 _NEVER_WALKED: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox"})
 _GIT_TIMEOUT_S: Final = 20
+_COMMITS: Final = 30
 # Listing files must not run code of the repository, whose configuration names programs: a file system monitor, and what
 # fetches the objects that a partial clone lacks (git 2.39: `git help config`, core.fsmonitor, remote.<name>.uploadpack,
 # core.sshCommand; `git help git`, GIT_ALLOW_PROTOCOL, which no configuration overrides).
@@ -55,6 +57,13 @@ def branch(root: Path, env: Mapping[str, str]) -> str | None:
         return f"on branch {os.fsdecode(name).strip()}"
     commit = _git(root, env, "rev-parse", "--short", "HEAD")
     return None if commit is None else f"at {os.fsdecode(commit).strip()}, on no branch"
+
+
+def recent_changes(root: Path, env: Mapping[str, str]) -> dict[str, int]:
+    """In how many of the last commits each file below `root` was changed."""
+    told = _git(root, env, "log", f"-{_COMMITS}", "--format=", "--name-only", "--no-renames", "--relative", "-z")
+    names = [os.fsdecode(name).strip("\n") for name in (told or b"").split(b"\0")]
+    return dict(Counter(name for name in names if name))
 
 
 def _git_files(root: Path, env: Mapping[str, str]) -> list[str] | None:

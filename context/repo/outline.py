@@ -51,7 +51,7 @@ class Outline:
 
     `text`: a line per definition, `<line number>: <signature>`, as it stands in the source without its body; two
     spaces for each level of nesting; no line feed at the end. Empty where nothing is defined. `defines`: names of its
-    top-level definitions, in their order, each once. `mentions`: identifiers that it uses, outside comments and strings.
+    top-level definitions, in their order, each once. `mentions`: identifiers that it uses outside comments and strings.
     """
 
     text: str

@@ -1,0 +1,83 @@
+"""Outlines that have been made before, by content: a repository is parsed once.
+
+A SQLite file in the user's cache folder. It only saves work: what is made with it is what is made without it.
+"""
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from context.repo.outline import VERSION, Outline
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS outline (digest TEXT, version TEXT, body BLOB, PRIMARY KEY (digest, version)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS state (path TEXT PRIMARY KEY, signature TEXT, digest TEXT) WITHOUT ROWID;
+"""
+
+
+class OutlineCache:
+    """`path` None: in memory, for this process. A damaged or locked file costs time and nothing else."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._connection = self._open(path)
+
+    def _open(self, path: Path | None) -> sqlite3.Connection:
+        if path is not None:
+            with suppress(OSError, sqlite3.Error):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                connection = sqlite3.connect(path, timeout=0.2)
+                connection.executescript(_SCHEMA)
+                return connection
+        connection = sqlite3.connect(":memory:")
+        connection.executescript(_SCHEMA)
+        return connection
+
+    def digest(self, path: Path, signature: Iterable[int]) -> str | None:
+        """The digest that the file at `path` had in this state."""
+        row = self._one("SELECT signature, digest FROM state WHERE path = ?", str(path))
+        return str(row[1]) if row and row[0] == json.dumps(list(signature)) else None
+
+    def note(self, path: Path, signature: Iterable[int], digest: str) -> None:
+        self._write("INSERT OR REPLACE INTO state VALUES (?, ?, ?)", str(path), json.dumps(list(signature)), digest)
+
+    def find(self, digest: str) -> tuple[bool, Outline | None]:
+        """Whether it is known, and the outline (None: there is none to be made)."""
+        row = self._one("SELECT body FROM outline WHERE digest = ? AND version = ?", digest, VERSION)
+        if row is None:
+            return False, None
+        try:
+            told = json.loads(zlib.decompress(row[0]))
+            return True, None if told is None else Outline(told[0], tuple(told[1]), frozenset(told[2]))
+        except (zlib.error, ValueError, TypeError, IndexError):
+            return False, None
+
+    def keep(self, digest: str, outline: Outline | None) -> None:
+        told = None if outline is None else [outline.text, outline.defines, sorted(outline.mentions)]
+        body = zlib.compress(json.dumps(told).encode(), 1)
+        self._write("INSERT OR REPLACE INTO outline VALUES (?, ?, ?)", digest, VERSION, body)
+
+    def _one(self, sql: str, *values: object) -> tuple[Any, ...] | None:
+        try:
+            found: tuple[Any, ...] | None = self._connection.execute(sql, values).fetchone()
+        except sqlite3.Error:
+            return None
+        return found
+
+    def _write(self, sql: str, *values: object) -> None:
+        with suppress(sqlite3.Error, UnicodeEncodeError):
+            self._connection.execute(sql, values)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with suppress(sqlite3.Error):
+            self._connection.commit()
+        self._connection.close()
