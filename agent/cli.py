@@ -89,6 +89,10 @@ def run_command(
     no_compact: Annotated[
         bool, typer.Option("--no-compact", help="When the context window is full, stop: make no summary.")
     ] = False,
+    files: Annotated[
+        list[str] | None,
+        typer.Option("--file", help="Show the model this file from the start; again for another one."),
+    ] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON event a line (docs/events.md).")] = False,
 ) -> None:
     """Do one task in the current directory.
@@ -116,7 +120,8 @@ def run_command(
     command = _read_prompt(prompt)
     if fork and not (go_on or resume):
         raise UserError("--fork needs a session: --continue, or --resume SESSION. Nothing was sent.", USAGE)
-    task = Task(command, Path.cwd().resolve(), again=go_on, session=resume, fork=fork)
+    here = Path.cwd().resolve()
+    task = Task(command, here, again=go_on, session=resume, fork=fork, files=_given_files(files or [], here))
     terminal = Terminal(json_lines=json_lines)
     around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
     try:
@@ -124,6 +129,17 @@ def run_command(
     finally:
         terminal.close()
     raise typer.Exit(code)
+
+
+def _given_files(given: list[str], here: Path) -> tuple[str, ...]:
+    """Paths relative to `here` of files that exist. Raises UserError."""
+    found = []
+    for name in given:
+        path = Path(os.path.expanduser(name)).resolve()
+        if not path.is_file():
+            raise UserError(f"--file {show_name(name)}: there is no such file. Nothing was sent.", USAGE)
+        found.append(os.path.relpath(path, here))
+    return tuple(found)
 
 
 def _read_prompt(argument: str | None) -> str:
@@ -207,6 +223,37 @@ def cost(
         print_json(report.to_json())
     else:
         print_report(report)
+
+
+@app.command("context")
+def context_command(
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="Small local models get less; the usual model when left out.")
+    ] = None,
+    files: Annotated[list[str] | None, typer.Option("--file", help="As for `agent run`.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/repository.md).")] = False,
+) -> None:
+    """Where the tokens of this repository go ahead of the first command, and what was left out and why."""
+    from datetime import date
+
+    from agent.backend_choice import choose_model, find_model, load_catalog
+    from agent.head import make_head
+    from agent.redact import Redactor
+    from agent.reports.context import context_report, print_context
+    from backends.llama.models import is_local
+
+    env, here = dict(os.environ), Path.cwd().resolve()
+    folders = Folders.find(env)
+    settings = load(folders, env, {} if model is None else {"model": model})
+    name = find_model(choose_model(settings, env), load_catalog(folders)).name
+    profile = "compact" if is_local(name) else "cloud"
+    pinned = _given_files(files or [], here)
+    head = make_head(here, profile, settings, folders, Redactor(env), pinned, env, lambda: date.today().isoformat())
+    report = context_report(head)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        print_context(report)
 
 
 @app.command()

@@ -23,7 +23,7 @@ from agent.errors import USAGE, UserError
 from agent.events import TurnEnd
 from agent.forecaster import Forecaster
 from agent.gate import Asker, ModeGate
-from agent.head import Head, Look
+from agent.head import Head, Look, make_head
 from agent.keeper import Keeper, KeepLimits
 from agent.ledger import Ledger
 from agent.ledger_rows import SessionRow
@@ -45,15 +45,14 @@ from context.economics import Policy
 from context.names import show_name
 from context.notices import Environment
 from context.pauses import After
-from context.repo.project import HOUSE_RULES
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """What to do, and in which session. `session`: the id to go on with; `again`: go on with the last session of the
     directory; neither: a new one, which is called like the `command`. `fork`: in a copy of it, so that it stays as it
-    is. `one_shot`: the program ends with this command. `files`: paths, relative to `directory`, that the snapshot of a
-    new session shows before others.
+    is. `one_shot`: the program ends with this command. `files`: paths, relative to `directory`, that the model is shown
+    from the start: in the snapshot of a new session, else with the command.
     """
 
     command: str
@@ -194,18 +193,7 @@ async def open_conversation(
             return datetime.fromtimestamp(around.clock.now()).astimezone().date().isoformat()
 
         profile = backend.capabilities.profile
-        head = Head(
-            task.directory,
-            profile,
-            settings.tree_budget,
-            0 if profile == "compact" else settings.files_budget,
-            redactor,
-            folders.config / HOUSE_RULES,
-            task.files,
-            folders.cache / "outlines.db",
-            around.env,
-            today,
-        )
+        head = make_head(task.directory, profile, settings, folders, redactor, task.files, around.env, today)
         async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
             tasks.create_task(counter.start())
             tasks.create_task(backend.prepare())
@@ -264,6 +252,8 @@ def _assemble(
     toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach, repository)
     if not session.resumed:
         repository.show_whole(head.whole)
+    else:
+        repository.show(task.files)
 
     def forget() -> None:  # a new epoch shows nothing of what was read, but its head
         toolbox.forget()

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from agent.config import Folders, Settings
 from agent.redact import Redactor
 from agent.repository import keep_listing
 from agent.tools import specs
@@ -69,6 +70,31 @@ class Head:
                 pinned=self.pinned,
                 recent=recent_changes(self.directory, self.env),
             )
+
+
+def make_head(
+    directory: Path,
+    profile: str,
+    settings: Settings,
+    folders: Folders,
+    redact: Redactor,
+    pinned: tuple[str, ...],
+    env: Mapping[str, str],
+    today: Callable[[], str],
+) -> Head:
+    """For models of `profile`: small ones are shown the tree and the rules, but no files."""
+    return Head(
+        directory,
+        profile,
+        settings.tree_budget,
+        0 if profile == "compact" else settings.files_budget,
+        redact,
+        folders.config / HOUSE_RULES,
+        pinned,
+        folders.cache / "outlines.db",
+        env,
+        today,
+    )
 
 
 @dataclass(frozen=True, slots=True)

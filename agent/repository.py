@@ -43,6 +43,7 @@ class Repository:
         self._context = context
         self._versions = versions
         self._redact = redact
+        self._pending: dict[Path, _Content] = {}  # shown with the next command
         self._checked: dict[Path, tuple[tuple[int, ...], str]] = {}  # state on disk, and the digest that it had
 
     def keep(self, news: Mapping[Path, str]) -> None:
@@ -57,6 +58,13 @@ class Repository:
             if (content := self._read(path)) is not None and content.text is not None:
                 self._context.seen[path] = content.digest
                 self._versions.keep(content.digest, content.text)
+
+    def show(self, paths: Iterable[str]) -> None:
+        """Show the model these files with its next command; relative to the working directory."""
+        for name in paths:
+            path = (self._context.root / name).resolve()
+            if (content := self._read(path)) is not None:
+                self._pending[path] = content
 
     def news(self, before: str | None, now: str | None) -> News:
         """What has changed of the files that the model has seen, and which files came and went between two listings.
@@ -82,12 +90,19 @@ class Repository:
             changes.append(FileChange(name, before_text, after, renamed, gone=content is None))
             found.append((path, at, content))
         told = tell(changes)
+        shown: list[str] = []
         seen: dict[Path, str | None] = {path: None for path, _, _ in found}
         for (_, at, content), one in zip(found, told, strict=True):
             seen[at] = content.digest if one.known and content else None
+        for path, content in self._pending.items():
+            if content.text is not None and len(content.text) <= self._context.limits.page_chars:
+                shown.append(f"The user shows you {self._shown(path)}:\n{content.text}")
+                seen[path] = content.digest
+            else:
+                shown.append(f"The user points you to {self._shown(path)}: read it.")
         known_names = {self._shown(path) for path in (*seen, *self._context.seen)}
         names = [[name for name in paths if name not in known_names] for paths in (appeared, gone)]
-        notices = [*(one.notice for one in told), *(self._redact(notice) for notice in tell_listing(*names))]
+        notices = [*(one.notice for one in told), *shown, *(self._redact(notice) for notice in tell_listing(*names))]
         return News([clean_text(notice) for notice in notices], seen)
 
     def _shown(self, path: Path) -> str:
@@ -104,6 +119,7 @@ class Repository:
 
     def settle(self, news: News) -> None:
         """The model has been told."""
+        self._pending.clear()
         for path, known in news.seen.items():
             if known is None:
                 self._context.seen.pop(path, None)

@@ -49,8 +49,17 @@ class Desk:
         self.folders = Folders.find(self.env)
         self.seen: list[events.Event] = []
 
-    def run(self, command: str, *, expect: int = 0, again: bool = True, fork: bool = False, **settings: object) -> None:
-        task = Task(command, self.repository, again=again, fork=fork)
+    def run(
+        self,
+        command: str,
+        *,
+        expect: int = 0,
+        again: bool = True,
+        fork: bool = False,
+        files: tuple[str, ...] = (),
+        **settings: object,
+    ) -> None:
+        task = Task(command, self.repository, again=again, fork=fork, files=files)
         around = Surroundings(self.env, self.clock, lambda: 0.0, self.seen.append, NO_DOWNLOADS, None)
         chosen = replace(self.settings, **settings)  # type: ignore[arg-type]
         code = asyncio.run(run_once(task, chosen, self.folders, around))

@@ -178,3 +178,18 @@ def test_the_persons_own_rules_are_part_of_the_snapshot(desk: Desk, server: Emul
     desk.run("go on")
     assert "+Answer in German." in noticed(server)[-1]
     assert_extends(server.requests[0], server.requests[1])
+
+
+def test_a_file_that_the_person_shows_is_in_the_snapshot_or_goes_with_the_command(desk: Desk, server: Emulator) -> None:
+    (desk.repository / "deep").mkdir()
+    (desk.repository / "deep/secret_recipe.txt").write_text("Add salt.\n")
+    desk.run("look", again=False, files=("deep/secret_recipe.txt",))
+    assert "File deep/secret_recipe.txt:\\nAdd salt." in server.requests[0].raw.decode()
+    desk.run("and this", files=("price.py",))
+    assert "The user shows you price.py:\ndef total" in noticed(server)[-1]
+    (desk.repository / "deep/secret_recipe.txt").write_text("Add pepper.\n")
+    (desk.repository / "price.py").write_text("x = 1\n")
+    desk.run("go on")
+    assert "+Add pepper." in noticed(server)[-1]
+    assert "+x = 1" in noticed(server)[-1]
+    assert_extends(server.requests[1], server.requests[2])
