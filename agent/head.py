@@ -1,8 +1,11 @@
 """What the head of a prompt is made from, and what is told of the surroundings; both are read from the directory."""
 
+import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agent.config import Folders, Settings
 from agent.redact import Redactor
@@ -10,12 +13,17 @@ from agent.repository import keep_listing
 from agent.tools import specs
 from agent.versions import Versions
 from context.block import Block
+from context.canonical import digest
 from context.layers.project import Core, ProjectFacts, project_block
 from context.layers.system import system_blocks
 from context.names import show_name
 from context.notices import Environment
 from context.repo.files import branch, list_files, recent_changes
 from context.repo.project import HOUSE_RULES, read_project
+from context.repo.tree import render_tree
+
+if TYPE_CHECKING:
+    from agent.outline_cache import OutlineCache
 
 
 @dataclass(slots=True)
@@ -42,34 +50,43 @@ class Head:
 
     def facts(self) -> ProjectFacts:
         """What the snapshot is made of, without secrets."""
-        facts = read_project(self.directory, self.today(), self.env, self.own_rules)
-        core = self._core(facts) if self.files_budget else Core()
+        from agent.outline_cache import OutlineCache
+
+        with ThreadPoolExecutor(1) as beside:  # two questions to git at once
+            recent = beside.submit(self._recent)
+            facts = read_project(self.directory, self.today(), self.env, self.own_rules)
+        paths = facts.listing.paths
+        with OutlineCache(self.cache) as cache:
+            listed = digest(os.fsencode("\0".join(paths)))
+            core = self._core(facts, listed, recent.result(), cache) if self.files_budget else Core()
+            tree = cache.remembered(f"tree {self.tree_budget} {listed}", lambda: render_tree(paths, self.tree_budget))
         rules = [self.directory / HOUSE_RULES, self.own_rules]
         self.whole[:] = rules + [self.directory / file.path for file in core.files if file.form == "full"]
         shown = [replace(file, text=self.redact(file.text), path=self.redact(file.path)) for file in core.files]
         return replace(
             facts,
-            listing=replace(facts.listing, paths=tuple(self.redact(path) for path in facts.listing.paths)),
             house_rules=self.redact(facts.house_rules or "") or None,
             own_rules=self.redact(facts.own_rules or "") or None,
             core=replace(core, files=tuple(shown)),
+            tree=self.redact(tree),
         )
 
-    def _core(self, facts: ProjectFacts) -> Core:
-        # Imported here: the parser of outlines is not needed by small models, nor by commands that only report.
-        from agent.outline_cache import OutlineCache
-        from context.repo.core import core_files
+    def _recent(self) -> Mapping[str, int]:
+        return recent_changes(self.directory, self.env) if self.files_budget else {}
 
-        with OutlineCache(self.cache) as cache:
-            return core_files(
-                self.directory,
-                facts.listing.paths,
-                self.files_budget,
-                cache,
-                rules=facts.house_rules or "",
-                pinned=self.pinned,
-                recent=recent_changes(self.directory, self.env),
-            )
+    def _core(self, facts: ProjectFacts, listed: str, recent: Mapping[str, int], cache: "OutlineCache") -> Core:
+        from context.repo.core import core_files  # the parser of outlines, which small models do without
+
+        return core_files(
+            self.directory,
+            facts.listing.paths,
+            listed,
+            self.files_budget,
+            cache,
+            rules=facts.house_rules or "",
+            pinned=self.pinned,
+            recent=recent,
+        )
 
 
 def make_head(

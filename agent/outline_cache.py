@@ -6,7 +6,7 @@ A SQLite file in the user's cache folder. It only saves work: what is made with 
 import json
 import sqlite3
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -16,6 +16,7 @@ from context.repo.outline import VERSION, Outline
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS outline (digest TEXT, version TEXT, body BLOB, PRIMARY KEY (digest, version)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS made (key TEXT PRIMARY KEY, body BLOB) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS state (path TEXT PRIMARY KEY, signature TEXT, digest TEXT) WITHOUT ROWID;
 """
 
@@ -60,6 +61,18 @@ class OutlineCache:
         told = None if outline is None else [outline.text, outline.defines, sorted(outline.mentions)]
         body = zlib.compress(json.dumps(told).encode(), 1)
         self._write("INSERT OR REPLACE INTO outline VALUES (?, ?, ?)", digest, VERSION, body)
+
+    def remembered(self, key: str, make: Callable[[], str]) -> str:
+        """What `make` gives for `key`, which says all that it depends on."""
+        row = self._one("SELECT body FROM made WHERE key = ?", key)
+        try:
+            if row is not None:
+                return zlib.decompress(row[0]).decode()
+        except (zlib.error, ValueError, TypeError):
+            pass
+        text = make()
+        self._write("INSERT OR REPLACE INTO made VALUES (?, ?)", key, zlib.compress(text.encode(), 1))
+        return text
 
     def _one(self, sql: str, *values: object) -> tuple[Any, ...] | None:
         try:

@@ -127,3 +127,27 @@ def test_one_huge_folder_is_cut_at_whole_names() -> None:
     text = render_tree([f"file-{i}.txt" for i in range(5000)], 200)
     assert count_tokens(text) <= 220
     assert text.endswith("more)")
+
+
+def test_without_git_every_gitignore_holds_as_git_would_have_it(tmp_path: Path) -> None:
+    """The innermost rule decides; what is below an ignored folder stays ignored. Git itself is asked for the truth."""
+    make(
+        tmp_path,
+        "a.log",
+        "keep.log",
+        "src/b.log",
+        "src/c.py",
+        "src/gen/d.py",
+        "src/gen/keep.py",
+        "out/e.py",
+        "x/out/f.py",
+    )
+    (tmp_path / ".gitignore").write_text("*.log\n!keep.log\n/out/\n")
+    (tmp_path / "src/.gitignore").write_text("!b.log\ngen/\n")
+    (tmp_path / "src/gen/.gitignore").write_text("!keep.py\n")
+    (tmp_path / "x/.gitignore").write_bytes(b"\xff\xfe[\n")
+    walked = list_files(tmp_path, {**os.environ, "PATH": ""})
+    assert not walked.git
+    git(tmp_path, "init")
+    assert walked.paths == list_files(tmp_path, os.environ).paths
+    assert "src/b.log" in walked.paths

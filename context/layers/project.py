@@ -49,6 +49,7 @@ class ProjectFacts:
     house_rules: str | None = None
     own_rules: str | None = None
     core: Core = field(default_factory=Core)
+    tree: str | None = None  # rendered; None: it is to be
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def sections(facts: ProjectFacts, tree_budget: int) -> list[Section]:
         rules = f"House rules of this repository (AGENTS.md):\n{facts.house_rules.strip()}"
         found.append(Section("house rules", rules))
     found += [Section(f"{file.path} ({file.form})", _file(file)) for file in facts.core.files]
-    found.append(Section("tree of files", _tree(facts.listing, tree_budget)))
+    found.append(Section("tree of files", _tree(facts, tree_budget)))
     return found
 
 
@@ -91,10 +92,12 @@ def _file(file: CoreFile) -> str:
     return f"File {file.path}{_FORMS[file.form]}:\n{file.text}"
 
 
-def _tree(listing: Listing, budget: int) -> str:
+def _tree(facts: ProjectFacts, budget: int) -> str:
+    listing = facts.listing
     if not listing.paths:
         return "The directory holds no files yet."
     kind = "not ignored by git" if listing.git else "no git repository"
     if not listing.complete:
         kind += ", list cut"
-    return f"Files ({len(listing.paths)}, {kind}):\n{render_tree(listing.paths, budget)}"
+    tree = render_tree(listing.paths, budget) if facts.tree is None else facts.tree
+    return f"Files ({len(listing.paths)}, {kind}):\n{tree}"

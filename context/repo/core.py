@@ -3,17 +3,18 @@
 Deterministic: equal content, listing and commits give equal text, with or without the cache.
 """
 
+import json
 import os
 import re
 import stat
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
 from context.canonical import digest
 from context.layers.project import Core, CoreFile
 from context.repo.outline import Outline, language_of, outline
-from context.repo.rank import Ranked, mentions, named_in, rank
+from context.repo.rank import Ranked, is_telling, mentions, named_in, rank
 
 _MOST_PARSED: Final = 500  # source files; in larger repositories nobody is asked who mentions whom
 _LARGEST: Final = 256 << 10  # bytes of a file that is looked into
@@ -39,10 +40,15 @@ class Outlines(Protocol):
 
     def keep(self, digest: str, outline: Outline | None) -> None: ...
 
+    def remembered(self, key: str, make: Callable[[], str]) -> str:
+        """What `make` gives for `key`, which says all that it depends on."""
+        ...
+
 
 def core_files(
     root: Path,
     paths: Sequence[str],
+    listed: str,
     budget: int,
     cache: Outlines,
     *,
@@ -52,20 +58,37 @@ def core_files(
 ) -> Core:
     """Those of `paths` (relative to `root`) that fit `budget` tokens, best first (`context.repo.rank`).
 
-    `rules`: the text of the house rules; `recent`: in how many of the last commits each file was changed. What cannot
-    be read is left out.
+    `listed`: a digest of `paths`. `rules`: the text of the house rules. `recent`: in how many of the last commits each
+    file was changed. What cannot be read is left out.
     """
     if budget < _LEAST:
         return Core()
-    sources = [path for path in paths if language_of(path.rpartition("/")[2]) is not None]
+    sources, telling = json.loads(cache.remembered(f"candidates {listed}", lambda: _candidates(paths)))
     mentioned: dict[str, int] = {}
-    if len(sources) <= _MOST_PARSED:
+    if sources is not None:
         made = {path: found for path in sources if (found := _outline(root, path, cache)) is not None}
         mentioned = mentions(
             {path: each.defines for path, each in made.items()}, {path: each.mentions for path, each in made.items()}
         )
-    ranked = rank(paths, set(sources), pinned=pinned, named=named_in(rules, paths), mentioned=mentioned, recent=recent)
+    named, recent = named_in(rules, paths), recent or {}
+    given = {*pinned, *named, *mentioned, *recent}
+    candidates = {*telling, *(given.intersection(paths) if given else ())}
+    ranked = rank(
+        candidates,
+        lambda path: language_of(path) is not None,
+        pinned=pinned,
+        named=named,
+        mentioned=mentioned,
+        recent=recent,
+    )
     return _chosen(root, ranked, budget, cache)
+
+
+def _candidates(paths: Sequence[str]) -> str:
+    """As JSON: the source files, null where they are too many, and those whose name alone tells something."""
+    sources = [path for path in paths if language_of(path) is not None]
+    telling = [path for path in paths if is_telling(path)]
+    return json.dumps([sources if len(sources) <= _MOST_PARSED else None, telling])
 
 
 def _chosen(root: Path, ranked: Sequence[Ranked], budget: int, cache: Outlines) -> Core:

@@ -41,7 +41,7 @@ def list_files(root: Path, env: Mapping[str, str]) -> Listing:
     """The files below `root`: tracked ones and untracked ones that are not ignored. `env`: the environment of git."""
     tracked = _git_files(root, env)
     if tracked is not None:
-        return Listing(tuple(sorted(set(tracked), key=os.fsencode)), git=True)
+        return Listing(tracked, git=True)
     found: list[str] = []
     for path in _walk(root):
         if len(found) == WALK_LIMIT:
@@ -60,16 +60,30 @@ def branch(root: Path, env: Mapping[str, str]) -> str | None:
 
 
 def recent_changes(root: Path, env: Mapping[str, str]) -> dict[str, int]:
-    """In how many of the last commits each file below `root` was changed."""
-    told = _git(root, env, "log", f"-{_COMMITS}", "--format=", "--name-only", "--no-renames", "--relative", "-z")
+    """In how many of the last commits each file below `root` was changed (adding it is no change)."""
+    told = _git(
+        root,
+        env,
+        "log",
+        f"-{_COMMITS}",
+        "--format=",
+        "--name-only",
+        "--diff-filter=M",
+        "--no-renames",
+        "--relative",
+        "-z",
+    )
     names = [os.fsdecode(name).strip("\n") for name in (told or b"").split(b"\0")]
     return dict(Counter(name for name in names if name))
 
 
-def _git_files(root: Path, env: Mapping[str, str]) -> list[str] | None:
+def _git_files(root: Path, env: Mapping[str, str]) -> tuple[str, ...] | None:
     """None when git is missing, the folder is no repository, or git refuses (another owner, a broken repository)."""
     listed = _git(root, env, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    return None if listed is None else [os.fsdecode(name) for name in listed.split(b"\0") if name]
+    if listed is None:
+        return None
+    names = sorted(set(listed.split(b"\0")) - {b""})
+    return tuple(os.fsdecode(b"\0".join(names)).split("\0")) if names else ()
 
 
 def _git(root: Path, env: Mapping[str, str], *arguments: str) -> bytes | None:
@@ -89,24 +103,37 @@ def _without_git(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _walk(root: Path) -> Iterator[str]:
-    """Files in a deterministic order, honouring the `.gitignore` of the folder. Unreadable folders are left out."""
-    ignored = _gitignore(root)
+    """Files in a deterministic order, honouring each `.gitignore`. Unreadable folders are left out."""
+    rules: dict[str, pathspec.GitIgnoreSpec] = {}  # by the folder that holds them, as a prefix of paths
     for folder, folders, names in os.walk(root):
         relative = os.path.relpath(folder, root)
         prefix = "" if relative == "." else relative.replace(os.sep, "/") + "/"
+        if ".gitignore" in names and (spec := _gitignore(Path(folder) / ".gitignore")) is not None:
+            rules[prefix] = spec
         folders[:] = sorted(
-            name for name in folders if name not in _NEVER_WALKED and not ignored.match_file(f"{prefix}{name}/")
+            name for name in folders if name not in _NEVER_WALKED and not _ignored(f"{prefix}{name}/", rules)
         )
         for name in sorted(names):
-            if not ignored.match_file(prefix + name):
+            if not _ignored(prefix + name, rules):
                 yield prefix + name
 
 
-def _gitignore(root: Path) -> "pathspec.GitIgnoreSpec":
+def _ignored(path: str, rules: "Mapping[str, pathspec.GitIgnoreSpec]") -> bool:
+    """By the innermost rules that say something of it (gitignore's documentation, "Pattern format")."""
+    parts = path.rstrip("/").split("/")
+    for depth in range(len(parts) - 1, -1, -1):
+        prefix = "".join(f"{part}/" for part in parts[:depth])
+        if (spec := rules.get(prefix)) is not None:
+            said = spec.check_file(path.removeprefix(prefix)).include
+            if said is not None:
+                return said
+    return False
+
+
+def _gitignore(path: Path) -> "pathspec.GitIgnoreSpec | None":
     import pathspec  # only where there is no git
 
     try:
-        lines = (root / ".gitignore").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    return pathspec.GitIgnoreSpec.from_lines(lines)
+        return pathspec.GitIgnoreSpec.from_lines(path.read_text(encoding="utf-8", errors="replace").splitlines())
+    except (OSError, ValueError):
+        return None

@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Final
 
 from tree_sitter import Node, Parser, Point, QueryCursor, Tree
@@ -72,7 +71,7 @@ class _Found:
 
 def language_of(name: str) -> str | None:
     """Of the file `name`, by its suffix. None: it has no outline."""
-    return LANGUAGE_OF_SUFFIX.get(PurePosixPath(name).suffix.lower())
+    return LANGUAGE_OF_SUFFIX.get(name[name.rfind(".") :].lower()) if "." in name else None
 
 
 def outline(name: str, data: bytes) -> Outline | None:

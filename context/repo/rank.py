@@ -16,7 +16,7 @@ The rank of a file is the sum of these, and files of equal rank stand in the ord
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -53,20 +53,21 @@ class Ranked:
 
 def rank(
     paths: Iterable[str],
-    is_source: Collection[str],
+    is_source: Callable[[str], bool],
     *,
     pinned: Collection[str] = (),
     named: Collection[str] = (),
     mentioned: Mapping[str, int] | None = None,
     recent: Mapping[str, int] | None = None,
 ) -> list[Ranked]:
-    """The files worth reading, best first. `is_source`: those of `paths` that an outline can be made of.
+    """The files worth reading, best first. `is_source`: whether an outline can be made of a file.
 
     `named`: in the house rules; `mentioned`: by how many files; `recent`: in how many of the last commits.
     """
+    mentioned, recent = mentioned or {}, recent or {}
     found = []
     for path in paths:
-        reasons = dict(_reasons(path, path in is_source, pinned, named, mentioned or {}, recent or {}))
+        reasons = dict(_reasons(path, is_source(path), pinned, named, mentioned, recent))
         if not reasons:
             continue
         folders = path.lower().split("/")[:-1]
@@ -75,6 +76,12 @@ def rank(
         if points > 0:
             found.append(Ranked(path, points, max(reasons, key=lambda why: reasons[why])))
     return sorted(found, key=lambda file: (-file.points, file.path))
+
+
+def is_telling(path: str) -> bool:
+    """Whether its name alone may give a file points."""
+    lower = path[path.rfind("/") + 1 :].lower()
+    return lower in _MANIFESTS or lower.partition(".")[0] in _ENTRY or lower.startswith("readme")
 
 
 def _reasons(
@@ -107,11 +114,15 @@ def _reasons(
 
 def named_in(rules: str, paths: Iterable[str]) -> set[str]:
     """Those of `paths` that a text names, by their whole path or by a name that only one of them has."""
+    if not rules.strip():
+        return set()
     words = set(re.findall(r"[\w./+-]+", rules))
     words |= {word.rstrip(".").removeprefix("./") for word in words}
+    names = {word.rpartition("/")[2] for word in words}
     by_name: dict[str, list[str]] = {}
     for path in paths:
-        by_name.setdefault(path.rpartition("/")[2], []).append(path)
+        if (name := path[path.rfind("/") + 1 :]) in names:
+            by_name.setdefault(name, []).append(path)
     return {
         path
         for name, having in by_name.items()

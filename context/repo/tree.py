@@ -27,7 +27,7 @@ def render_tree(paths: Iterable[str], budget: int) -> str:
             children[parent].add(folder)
             folder = parent
     folders = sorted(set(files) | set(children))
-    cost = {folder: _tokens(_line(folder, files[folder])) for folder in folders}
+    cost = {folder: _cost(folder, files[folder]) for folder in folders}
     total = sum(cost.values())
     open_children = {folder: len(children[folder]) for folder in folders}
     folded: dict[str, int] = {}  # folder → number of files below it
@@ -64,6 +64,11 @@ def _tokens(text: str) -> int:
     return -(-len(text) // 3)
 
 
+def _cost(folder: str, names: list[str]) -> int:
+    """`_tokens` of the folder's line, without writing it."""
+    return -(-(len(_shown(folder)) + 3 * bool(folder) + sum(map(len, names)) + max(0, len(names) - 1)) // 3)
+
+
 def _below(folded: dict[str, int], children: dict[str, set[str]]) -> set[str]:
     hidden: set[str] = set()
     pending = list(folded)
@@ -86,6 +91,8 @@ def _folded_name(folder: str, count: int) -> str:
 
 def _shown(name: str) -> str:
     """A name as one word: quoted when it holds blanks."""
+    if name.isascii() and name.isprintable() and " " not in name:
+        return name
     name = show_name(name)
     return f'"{name}"' if " " in name else name
 
