@@ -41,9 +41,8 @@ _MODES_UNATTENDED = {
 
 
 def first_notices(now: Environment) -> list[str]:
-    """What precedes the first command of a session: the branch, and the mode but for auto, which restricts nothing."""
-    notices = [] if now.branch is None else [f"Git: {now.branch}."]
-    return notices if now.mode == "auto" else [*notices, _mode(now)]
+    """What precedes the first command of a session: the mode, but nothing in mode auto, which restricts nothing."""
+    return [] if now.mode == "auto" else [_mode(now)]
 
 
 def changes(told: Environment, now: Environment) -> list[str]:

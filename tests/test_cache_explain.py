@@ -9,7 +9,7 @@ import pytest
 from desk import Desk
 from emulator import Emulator, ManualClock, Read, play
 
-from agent import conversation
+from agent import head
 from agent.ledger import Ledger
 from agent.reports.explain import Explanation, explain, print_explanations
 from context.audit import Verdict
@@ -43,7 +43,7 @@ def test_a_changed_tool_description_is_named_and_its_byte_is_shown(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     desk.run("first", again=False, model=MODEL)
-    original = conversation.specs
+    original = head.specs
 
     def reworded(profile: str) -> list[ToolSpec]:
         """The tools of a later release, which says it otherwise."""
@@ -52,7 +52,7 @@ def test_a_changed_tool_description_is_named_and_its_byte_is_shown(
             for spec in original(profile)
         ]
 
-    monkeypatch.setattr(conversation, "specs", reworded)
+    monkeypatch.setattr(head, "specs", reworded)
     desk.pause(1)
     desk.run("second", again=False, model=MODEL)
 

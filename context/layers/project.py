@@ -39,7 +39,7 @@ class ProjectFacts:
     """What the snapshot is made of.
 
     `date` is the day the epoch began, as YYYY-MM-DD; `house_rules` the text of AGENTS.md, `own_rules` that of the
-    person's own.
+    person's own, `branch` what git has checked out.
     """
 
     platform: str
@@ -48,6 +48,7 @@ class ProjectFacts:
     listing: Listing
     house_rules: str | None = None
     own_rules: str | None = None
+    branch: str | None = None
     core: Core = field(default_factory=Core)
     tree: str | None = None  # rendered; None: it is to be
 
@@ -62,12 +63,10 @@ class Section:
 
 def sections(facts: ProjectFacts, tree_budget: int) -> list[Section]:
     """The snapshot in parts. `tree_budget` in o200k_base tokens."""
-    found = [
-        Section(
-            "surroundings",
-            f"Platform: {facts.platform}\nWorking directory: {facts.directory}\nDate: {facts.date}",
-        )
-    ]
+    surroundings = f"Platform: {facts.platform}\nWorking directory: {facts.directory}\nDate: {facts.date}"
+    if facts.branch:
+        surroundings += f"\nGit: {facts.branch}"
+    found = [Section("surroundings", surroundings)]
     if facts.own_rules and facts.own_rules.strip():
         found.append(Section("your own rules", f"The user's own rules:\n{facts.own_rules.strip()}"))
     if facts.house_rules and facts.house_rules.strip():

@@ -7,7 +7,7 @@ from typing import Final
 
 from context.layers.project import ProjectFacts
 from context.names import show_name
-from context.repo.files import list_files
+from context.repo.files import branch, list_files
 
 HOUSE_RULES: Final = "AGENTS.md"
 _HOUSE_RULES_LIMIT: Final = 64_000  # bytes; what is longer is no instruction any more
@@ -23,6 +23,7 @@ def read_project(root: Path, date: str, env: Mapping[str, str], own_rules: Path 
         directory=show_name(str(root)),
         date=date,
         listing=list_files(root, env),
+        branch=branch(root, env),
         house_rules=_rules(root / HOUSE_RULES, root),
         own_rules=None if own_rules is None else _rules(own_rules, own_rules.parent),
     )
