@@ -1,14 +1,12 @@
 """`agent cache replay`: recorded sessions under other policies, against what was billed in truth."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from conftest import RunAgent
-from emulator import Emulator, ManualClock, Read, play
-from test_conversation import opened
-from waiting import MODELS, Waiting
+from emulator import Emulator, Read, play
+from waiting import MODELS, Waiting, opened
 
 from agent.backend_choice import find_model, load_catalog, pricing
 from agent.config import Settings
@@ -16,26 +14,14 @@ from agent.errors import UserError
 from agent.ledger import Ledger
 from agent.reports.replay import ReplayReport, read_gaps, replays
 
+pytest_plugins = ["waiting_fixtures"]
+
 PAUSES = (40.0, 1_200.0, 100.0, 400.0)
 
 
-@pytest.fixture
-def server() -> Iterator[Emulator]:
-    with Emulator(clock=ManualClock()) as running:
-        yield running
-
-
-@pytest.fixture(params=MODELS)
-def api(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def waiting(repository: Path, environment: dict[str, str], home: Path, server: Emulator, api: str) -> Waiting:
-    (home / "models.toml").write_text("[anthropic.claude-sonnet-5-5]\ntoken_scale = 1\n")
-    (repository / "AGENTS.md").write_text("".join(f"{rule}. Keep module {rule} small.\n" for rule in range(150)))
+@pytest.fixture(autouse=True)
+def a_turn_of_three_calls(server: Emulator) -> None:
     server.play(play([Read("price.py"), Read("check.py")], answer="Fine. " * 200))
-    return Waiting(repository, environment, server, MODELS[api])
 
 
 async def live(waiting: Waiting, **settings: object) -> None:

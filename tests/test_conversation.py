@@ -1,21 +1,17 @@
 """A session that is held open: what the cache costs while its person types, thinks, is asked, or has gone home."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
-from emulator import Emulator, ManualClock, Recorded, Reply, Shell, play, raw_prefix
-from waiting import LEASE_S, MODELS, Waiting
+from emulator import Emulator, Recorded, Reply, Shell, play, raw_prefix
+from waiting import LEASE_S, MODELS, Waiting, opened
 
 from agent import events
-from agent.backend_choice import Downloads, find_model, load_catalog, pricing
+from agent.backend_choice import find_model, load_catalog, pricing
 from agent.config import Settings
-from agent.conversation import Conversation, Surroundings, Task, open_conversation
-from agent.gate import Answer, Asker
+from agent.gate import Answer
 from agent.ledger import Ledger
 from agent.permissions import Ask
 from agent.reports.pings import ping_totals
@@ -23,33 +19,7 @@ from backends.base import Usage
 from context.forecast import Cause
 from context.pauses import Pause
 
-
-@pytest.fixture
-def server() -> Iterator[Emulator]:
-    with Emulator(clock=ManualClock()) as running:
-        yield running
-
-
-@pytest.fixture(params=MODELS)
-def api(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def waiting(repository: Path, environment: dict[str, str], home: Path, server: Emulator, api: str) -> Waiting:
-    (home / "models.toml").write_text("[anthropic.claude-sonnet-5-5]\ntoken_scale = 1\n")
-    (repository / "AGENTS.md").write_text("".join(f"{rule}. Keep module {rule} small.\n" for rule in range(150)))
-    server.play(lambda request: Reply.of("Fine."))
-    return Waiting(repository, environment, server, MODELS[api])
-
-
-@asynccontextmanager
-async def opened(waiting: Waiting, asker: Asker | None = None, **task: bool) -> AsyncIterator[Conversation]:
-    nothing = Downloads(lambda _: None, lambda _: None, None)
-    around = Surroundings(waiting.env, waiting.clock, lambda: 0.0, waiting.note, nothing, asker)
-    todo = Task("chat", waiting.repository, **task)
-    async with open_conversation(todo, waiting.settings, waiting.folders, around) as conversation:
-        yield conversation
+pytest_plugins = ["waiting_fixtures"]
 
 
 def pauses(waiting: Waiting) -> list[Pause]:

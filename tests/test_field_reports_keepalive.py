@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +13,7 @@ from emulator import Emulator, ManualClock, Recorded, Reply, raw_prefix
 from emulator.script import Say
 from rich.console import Console
 from talk import talk
-from test_conversation import opened
-from waiting import LEASE_S, MODELS, Waiting
+from waiting import LEASE_S, MODELS, Waiting, opened
 
 from agent import events
 from agent.backend_choice import find_model, load_catalog, pricing
@@ -27,6 +25,8 @@ from agent.reports.cache_status import CacheStatus, cache_status
 from agent.screens.text import OneShotText
 from backends.base import Usage
 from context.epoch import is_full
+
+pytest_plugins = ["waiting_fixtures"]
 
 SUMMARY = "replaced by a summary"  # in the instruction that asks for one
 
@@ -40,18 +40,9 @@ def server() -> Iterator[Emulator]:
         yield running
 
 
-@pytest.fixture(params=MODELS)
-def api(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def waiting(repository: Path, environment: dict[str, str], home: Path, server: Emulator, api: str) -> Waiting:
-    (home / "models.toml").write_text("[anthropic.claude-sonnet-5-5]\ntoken_scale = 1\n")
-    (repository / "AGENTS.md").write_text("".join(f"{rule}. Keep module {rule} small.\n" for rule in range(150)))
-    desk = Waiting(repository, environment, server, MODELS[api])
-    desk.settings = Settings(model=MODELS[api], mode="auto", cache_ttl="short")
-    return desk
+@pytest.fixture(autouse=True)
+def short_lived(waiting: Waiting, api: str) -> None:
+    waiting.settings = Settings(model=MODELS[api], mode="auto", cache_ttl="short")
 
 
 async def away(waiting: Waiting, conversation: Conversation, seconds: float) -> float:

@@ -2,15 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from emulator import Emulator, ManualClock, Reply, Shell, play, raw_prefix
+from emulator import Emulator, Reply, Shell, play, raw_prefix
 from emulator.faults import rate_limited, retry_after, server_error
-from waiting import LEASE_S, MODELS, Waiting
+from waiting import LEASE_S, Waiting
 
 from agent import events
 from agent.backend_choice import Downloads, find_model, load_catalog, open_backend, pricing
@@ -25,24 +23,12 @@ from agent.session import Session
 from backends.base import Request, Usage
 from context.forecast import Cause
 
-
-@pytest.fixture
-def server() -> Iterator[Emulator]:
-    with Emulator(clock=ManualClock()) as running:
-        yield running
+pytest_plugins = ["waiting_fixtures"]
 
 
-@pytest.fixture(params=MODELS)
-def api(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def waiting(repository: Path, environment: dict[str, str], home: Path, server: Emulator, api: str) -> Waiting:
-    (home / "models.toml").write_text("[anthropic.claude-sonnet-5-5]\ntoken_scale = 1\n")
-    (repository / "AGENTS.md").write_text("".join(f"{rule}. Keep module {rule} small.\n" for rule in range(150)))
+@pytest.fixture(autouse=True)
+def a_tool_that_waits(server: Emulator) -> None:
     server.play(play([Shell("while [ ! -e go ]; do sleep 0.02; done; rm go")], answer="Done."))
-    return Waiting(repository, environment, server, MODELS[api])
 
 
 async def test_a_tool_that_outlives_the_lease_loses_nothing(waiting: Waiting, server: Emulator, api: str) -> None:

@@ -1,36 +1,17 @@
 """A turn that arrives at any instant of a ping: it is sent at once and billed once, whatever becomes of the ping."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Literal
 
 import pytest
-from emulator import Emulator, ManualClock, Recorded, Reply, raw_prefix
+from emulator import Emulator, Recorded, raw_prefix
 from emulator.script import Gate
-from test_conversation import opened
-from waiting import LEASE_S, MODELS, Waiting
+from waiting import LEASE_S, Waiting, opened
 
 from agent.conversation import Conversation
 from context.forecast import Cause
 
-
-@pytest.fixture
-def server() -> Iterator[Emulator]:
-    with Emulator(lambda request: Reply.of("Fine."), clock=ManualClock()) as running:
-        yield running
-
-
-@pytest.fixture(params=MODELS)
-def api(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def waiting(repository: Path, environment: dict[str, str], home: Path, server: Emulator, api: str) -> Waiting:
-    (home / "models.toml").write_text("[anthropic.claude-sonnet-5-5]\ntoken_scale = 1\n")
-    (repository / "AGENTS.md").write_text("".join(f"{rule}. Keep module {rule} small.\n" for rule in range(150)))
-    return Waiting(repository, environment, server, MODELS[api])
+pytest_plugins = ["waiting_fixtures"]
 
 
 def is_ping(request: Recorded) -> bool:

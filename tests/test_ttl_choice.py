@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from desk import Desk
 from emulator import Emulator, ManualClock, Reply, markers
-from test_conversation import opened
-from waiting import Waiting
+from waiting import Waiting, opened
 
 from agent import events
 from agent.config import Settings

@@ -1,6 +1,8 @@
 """Runs that wait, with the clock in the test's hands."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,8 @@ from emulator import Emulator, ManualClock
 from agent import events
 from agent.backend_choice import Downloads
 from agent.config import Folders, Settings
-from agent.conversation import Surroundings, Task
+from agent.conversation import Conversation, Surroundings, Task, open_conversation
+from agent.gate import Asker
 from agent.ledger import Ledger
 from agent.ledger_rows import CallRow
 from agent.oneshot import run_once
@@ -120,3 +123,12 @@ class Waiting:
     def calls(self) -> list[CallRow]:
         with Ledger.open(self.folders.ledger) as ledger:
             return [call for session in ledger.sessions() for call in ledger.calls(session.id)]
+
+
+@asynccontextmanager
+async def opened(waiting: Waiting, asker: Asker | None = None, **task: bool) -> AsyncIterator[Conversation]:
+    nothing = Downloads(lambda _: None, lambda _: None, None)
+    around = Surroundings(waiting.env, waiting.clock, lambda: 0.0, waiting.note, nothing, asker)
+    todo = Task("chat", waiting.repository, **task)
+    async with open_conversation(todo, waiting.settings, waiting.folders, around) as conversation:
+        yield conversation
