@@ -45,6 +45,8 @@ from context.economics import Policy
 from context.names import show_name
 from context.notices import Environment
 from context.pauses import After
+from context.repo.files import is_ignored, unignored_folders
+from context.repo.watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +88,14 @@ class Conversation:
         keeper: Keeper,
         epochs: Epochs,
         clock: Clock,
-        environment: Callable[[], Environment],
+        look: Look,
     ) -> None:
         self.session = session
         self._loop = loop
         self._keeper = keeper
         self._epochs = epochs
         self._clock = clock
-        self._environment = environment
+        self.look = look
         self._warming: asyncio.Task[None] | None = None
         self._wait = AsyncExitStack()  # what ends when the person comes back
         self.idle_bill = Bill()
@@ -103,7 +105,7 @@ class Conversation:
         """Run one command to its end. Raises CancelledError when it was interrupted; everything so far is kept."""
         await self._come_back()
         await self._finish_warming()
-        return await self._loop.turn(command, await asyncio.to_thread(self._environment))
+        return await self._loop.turn(command, await asyncio.to_thread(self.look))
 
     async def wait(self, finished: events.TurnFinished) -> None:
         """The person has the word: keep the cache warm as long as that is expected to pay. The next turn ends it."""
@@ -120,7 +122,7 @@ class Conversation:
     async def refresh(self) -> bool:
         """Begin a new epoch: a new snapshot of the project, stale outputs folded. Whether there was one to begin."""
         await self._come_back()
-        return await self._epochs.refresh(await asyncio.to_thread(self._environment))
+        return await self._epochs.refresh(await asyncio.to_thread(self.look))
 
     async def compact(self, bill: Bill) -> bool:
         """Put a summary in place of the history. Whether that was done; what it cost is added to `bill`.
@@ -131,7 +133,7 @@ class Conversation:
         self.session.repair()
         if self._epochs.is_new:
             raise UserError(f"Session {self.session.id} has no history yet. Nothing was sent.", USAGE)
-        return await self._epochs.compact(await asyncio.to_thread(self._environment), bill)
+        return await self._epochs.compact(await asyncio.to_thread(self.look), bill)
 
     async def aclose(self) -> None:
         """End what runs."""
@@ -151,7 +153,7 @@ class Conversation:
             await self._warming
 
     async def _before_cold(self, p_return: float) -> None:
-        now = await asyncio.to_thread(self._environment)
+        now = await asyncio.to_thread(self.look)
         await self._epochs.compact_before_cold(now, self.idle_bill, p_return)
 
 
@@ -199,7 +201,8 @@ async def open_conversation(
             tasks.create_task(backend.prepare())
             blocks = None if row else await asyncio.to_thread(head)
         asks = around.asker is not None
-        environment = Look(task.directory, settings.mode, asks, versions, around.env, today)
+        watch = None if task.one_shot else stack.enter_context(_watch(task.directory, around))
+        environment = Look(task.directory, settings.mode, asks, versions, around.env, today, watch)
         told = await asyncio.to_thread(environment)
         session = _open_session(ledger, row, blocks or [], task, told, around)
         if row is None or task.fork:
@@ -264,6 +267,15 @@ def _assemble(
     limits = Limits(settings.max_turns, settings.max_cost)
     loop = Loop(session, caller, toolbox, keeper, epochs, limits, around.emit, repository)
     return Conversation(session, loop, keeper, epochs, around.clock, environment)
+
+
+def _watch(directory: Path, around: Surroundings) -> Watch:
+    return Watch(
+        directory,
+        lambda: unignored_folders(directory, around.env),
+        lambda folder: is_ignored(directory, folder, around.env),
+        lambda warning: around.emit(events.Notice(warning)),
+    )
 
 
 def _forecaster(parts: Parts, task: Task, settings: Settings) -> Forecaster:

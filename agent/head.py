@@ -21,6 +21,7 @@ from context.notices import Environment
 from context.repo.files import branch, list_files, recent_changes
 from context.repo.project import HOUSE_RULES, read_project
 from context.repo.tree import render_tree
+from context.repo.watch import Watch
 
 if TYPE_CHECKING:
     from agent.outline_cache import OutlineCache
@@ -114,9 +115,11 @@ def make_head(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Look:
-    """The surroundings as they are when it is called. `asks`: a person can be asked."""
+    """The surroundings as they are when it is called. `asks`: a person can be asked. `watch`: what tells whether the
+    files need to be looked at again; None: they are, each time.
+    """
 
     directory: Path
     mode: str
@@ -124,8 +127,16 @@ class Look:
     versions: Versions
     env: Mapping[str, str]
     today: Callable[[], str]
+    watch: Watch | None = None
+    _last: Environment | None = None
 
     def __call__(self) -> Environment:
+        if self._last is not None and self.watch is not None and self.watch.quiet:
+            self._last = replace(self._last, date=self.today())
+            return self._last
+        if self.watch is not None:
+            self.watch.take()  # before the files are looked at: what changes meanwhile is looked at the next time
         files = keep_listing(list_files(self.directory, self.env).paths, self.versions)
         checked_out = branch(self.directory, self.env)
-        return Environment(self.today(), show_name(str(self.directory)), self.mode, self.asks, checked_out, files)
+        self._last = Environment(self.today(), show_name(str(self.directory)), self.mode, self.asks, checked_out, files)
+        return self._last

@@ -46,7 +46,7 @@ async def compact_once(
             last = ledger.last_answered(row.id) if row else None
         if last is not None:
             settings = replace(settings, model=last.model)
-    task = Task("", directory, again=session is None, session=session)
+    task = Task("", directory, again=session is None, session=session, one_shot=True)
     async with open_conversation(task, replace(settings, compact="auto"), folders, around) as conversation:
         try:
             return 0 if await conversation.compact(Bill(settings.max_cost)) else FAILED

@@ -1,14 +1,18 @@
 """A session that is held open: what the cache costs while its person types, thinks, is asked, or has gone home."""
 
 import asyncio
+import os
+import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from emulator import Emulator, Recorded, Reply, Shell, play, raw_prefix
 from waiting import LEASE_S, MODELS, Waiting, opened
 
-from agent import events
+from agent import events, head
 from agent.backend_choice import find_model, load_catalog, pricing
 from agent.config import Settings
 from agent.gate import Answer
@@ -18,6 +22,7 @@ from agent.reports.pings import ping_totals
 from backends.base import Usage
 from context.forecast import Cause
 from context.pauses import Pause
+from context.repo.files import Listing
 
 pytest_plugins = ["waiting_fixtures"]
 
@@ -84,6 +89,39 @@ async def test_a_night_is_not_pinged_through_and_the_end_is_told(waiting: Waitin
     assert (stopped.activity, stopped.why) == ("idle", "stopped")
     assert 0 < len(waiting.pings()) * LEASE_S[api] < 4 * 3600
     assert last_cause(waiting) is Cause.EXPIRED
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports changes so far")
+async def test_while_nothing_happens_the_files_are_not_looked_at_again(
+    waiting: Waiting, server: Emulator, api: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[Path] = []
+    real = head.list_files
+
+    def counted(root: Path, env: Mapping[str, str]) -> Listing:
+        looked.append(root)
+        return real(root, env)
+
+    async with opened(waiting) as conversation:
+        await conversation.turn("begin")
+        watch = conversation.look.watch
+        assert watch is not None
+        assert await asyncio.to_thread(watch.ready)
+        await conversation.turn("what was made before it was watched")
+        monkeypatch.setattr(head, "list_files", counted)
+        await conversation.turn("go on")
+        assert looked == []
+        (waiting.repository / "new.py").write_text("x")
+
+        def until_told() -> None:
+            while watch.quiet:
+                os.sched_yield()
+
+        async with asyncio.timeout(10):
+            await asyncio.to_thread(until_told)
+        await conversation.turn("and on")
+    assert len(looked) == 1
+    assert "New files (1):\\nnew.py" in server.requests[-1].raw.decode()
 
 
 async def test_a_large_idle_session_is_summed_up_before_it_goes_cold(

@@ -59,6 +59,27 @@ def branch(root: Path, env: Mapping[str, str]) -> str | None:
     return None if commit is None else f"at {os.fsdecode(commit).strip()}, on no branch"
 
 
+def is_ignored(root: Path, folder: Path, env: Mapping[str, str]) -> bool:
+    """Whether git ignores a folder below `root`; without git, what is never walked."""
+    if _NEVER_WALKED.intersection(folder.relative_to(root).parts):
+        return True
+    return _git(root, env, "check-ignore", "-q", "--", f"{folder}/") is not None
+
+
+def unignored_folders(root: Path, env: Mapping[str, str]) -> list[Path]:
+    """The folders below `root` that are not ignored, parents first; those too that hold no files yet."""
+    found = {parent for path in list_files(root, env).paths for parent in _parents(path)}
+    empty = _git(root, env, "ls-files", "-z", "--others", "--exclude-standard", "--directory")
+    found |= {os.fsdecode(name).rstrip("/") for name in (empty or b"").split(b"\0") if name.endswith(b"/")}
+    return [root / folder for folder in sorted(found) if folder]
+
+
+def _parents(path: str) -> Iterator[str]:
+    while (cut := path.rfind("/")) > 0:
+        path = path[:cut]
+        yield path
+
+
 def recent_changes(root: Path, env: Mapping[str, str]) -> dict[str, int]:
     """In how many of the last commits each file below `root` was changed (adding it is no change)."""
     told = _git(
