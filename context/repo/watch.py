@@ -54,7 +54,8 @@ class Watch:
         self._lock = threading.Lock()
         self._paths: set[Path] = set()
         self._everything = True  # nothing is known of what happened before
-        self._watched: dict[int, Path] = {}
+        self._watched: dict[int, Path] = {}  # by inotify's watch descriptor
+        self._places: dict[Path, int] = {}  # the other way round
         self._ids = itertools.count()  # a folder that was moved is added again, and watchdog minds equal ones
         self._reports = False
         self._inotify: InotifyFD | None = None
@@ -128,17 +129,21 @@ class Watch:
 
         wanted = Mask.IN_CREATE | Mask.IN_CLOSE_WRITE | Mask.IN_MOVED_FROM | Mask.IN_MOVED_TO | Mask.IN_DELETE
         wanted |= Mask.IN_ATTRIB | Mask.IN_DELETE_SELF | Mask.IN_MOVE_SELF | Mask.IN_ONLYDIR | Mask.IN_DONT_FOLLOW
-        if self._inotify is None or folder in self.watched:
-            return
+        with self._lock:
+            inotify = self._inotify
+            if inotify is None or folder in self._places:
+                return
         mask: Any = wanted
         try:
-            place = self._inotify.add_callback(os.fsencode(folder), mask, self, next(self._ids))  # type: ignore[arg-type]
+            place = inotify.add_callback(os.fsencode(folder), mask, self, next(self._ids))  # type: ignore[arg-type]
         except OSError as error:
             if error.errno in _LIMITS:
                 raise
             return
         with self._lock:
-            self._watched[place] = folder
+            if (before := self._watched.get(place)) is not None:  # it was moved
+                self._places.pop(before, None)
+            self._watched[place], self._places[folder] = folder, place
 
     def _give_up(self, error: OSError) -> None:
         with self._lock:
@@ -169,7 +174,8 @@ class Watch:
 
     def on_watch_deleted(self, wd: int) -> None:
         with self._lock:
-            self._watched.pop(wd, None)
+            if (folder := self._watched.pop(wd, None)) is not None and self._places.get(folder) == wd:
+                del self._places[folder]
 
     def on_queue_overflow(self) -> None:
         self._note(None)
