@@ -67,17 +67,19 @@ class OutlineCache:
         row = self._one("SELECT body FROM made WHERE key = ?", key)
         try:
             if row is not None:
-                return zlib.decompress(row[0]).decode()
+                return zlib.decompress(row[0]).decode(errors="surrogatepass")
         except (zlib.error, ValueError, TypeError):
             pass
         text = make()
-        self._write("INSERT OR REPLACE INTO made VALUES (?, ?)", key, zlib.compress(text.encode(), 1))
+        self._write(
+            "INSERT OR REPLACE INTO made VALUES (?, ?)", key, zlib.compress(text.encode(errors="surrogatepass"), 1)
+        )
         return text
 
     def _one(self, sql: str, *values: object) -> tuple[Any, ...] | None:
         try:
             found: tuple[Any, ...] | None = self._connection.execute(sql, values).fetchone()
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeEncodeError):  # a name that is no text is not looked up
             return None
         return found
 

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, RunAgent
 
+from agent.config import Folders, Settings
+from agent.head import make_head
 from agent.outline_cache import OutlineCache
+from agent.redact import Redactor
 from context.layers.project import Core
 from context.repo.core import core_files
 from context.repo.rank import mentions, named_in, rank
@@ -135,6 +138,22 @@ def test_odd_files_do_no_harm(tmp_path: Path) -> None:
         file.truncate(1 << 30)
     found = {file.path for file in core(tmp_path, pinned=["gone.py"]).files}
     assert found == {"main.py", "cli.py"}
+
+
+def test_names_in_any_encoding_are_shown_and_do_no_harm(tmp_path: Path) -> None:
+    root = tmp_path / "shop"
+    write(root, {"中文/main.py": "def 計算():\n    pass\n"})
+    (root / os.fsdecode(b"caf\xe9")).mkdir()
+    (root / os.fsdecode(b"caf\xe9/cli.py")).write_text("def f():\n    pass\n")
+    made = []
+    for _ in range(2):
+        folders, env = Folders.find({"KEEPWARM_HOME": str(tmp_path / "home")}), {**os.environ}
+        head = make_head(root, "cloud", Settings(), folders, Redactor({}), (), env, lambda: "2026-12-01")
+        made.append(head()[-1])
+    assert made[0].digest == made[1].digest
+    assert "File 中文/main.py:" in made[0].text
+    assert "caf\\xe9/cli.py" in made[0].text
+    made[0].text.encode()
 
 
 def test_equal_repositories_give_equal_bytes(tmp_path: Path, environment: dict[str, str]) -> None:

@@ -10,6 +10,7 @@ from agent.tools import specs
 from context.block import Text, ToolSpec
 from context.layers.project import sections
 from context.layers.system import system_blocks
+from context.names import show_name
 from context.tokens import count_tokens
 
 _SHOWN: Final = 12  # of what was left out
@@ -50,7 +51,7 @@ def context_report(head: Head) -> ContextReport:
     tools = [f"{part.name} {part.description} {part.parameters}" for part in parts if isinstance(part, ToolSpec)]
     words = [part.text for part in parts if isinstance(part, Text)]
     facts = head.facts()
-    chosen = {f"{file.path} ({file.form})": file.why for file in facts.core.files}
+    chosen = {f"{show_name(file.path)} ({file.form})": file.why for file in facts.core.files}
     return ContextReport(
         head.profile,
         (
@@ -63,7 +64,7 @@ def context_report(head: Head) -> ContextReport:
         ),
         head.tree_budget,
         head.files_budget,
-        facts.core.left_out,
+        tuple((show_name(path), why) for path, why in facts.core.left_out),
     )
 
 

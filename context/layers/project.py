@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from context.block import Block, Layer, Role, Text
+from context.names import show_name
 from context.repo.files import Listing
 from context.repo.tree import render_tree
 
@@ -72,7 +73,7 @@ def sections(facts: ProjectFacts, tree_budget: int) -> list[Section]:
     if facts.house_rules and facts.house_rules.strip():
         rules = f"House rules of this repository (AGENTS.md):\n{facts.house_rules.strip()}"
         found.append(Section("house rules", rules))
-    found += [Section(f"{file.path} ({file.form})", _file(file)) for file in facts.core.files]
+    found += [Section(f"{show_name(file.path)} ({file.form})", _file(file)) for file in facts.core.files]
     found.append(Section("tree of files", _tree(facts, tree_budget)))
     return found
 
@@ -88,7 +89,7 @@ def _block(parts: Sequence[Section]) -> Block:
 
 
 def _file(file: CoreFile) -> str:
-    return f"File {file.path}{_FORMS[file.form]}:\n{file.text}"
+    return f"File {show_name(file.path)}{_FORMS[file.form]}:\n{file.text}"
 
 
 def _tree(facts: ProjectFacts, budget: int) -> str:
