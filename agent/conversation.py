@@ -189,6 +189,7 @@ async def open_conversation(
         counter = Counter()
         stack.push_async_callback(counter.aclose)
         versions = Versions(folders.data / "versions")
+        await asyncio.to_thread(versions.prune, around.clock.now())
 
         def today() -> str:
             """Where the person is."""

@@ -18,6 +18,7 @@ from context.canonical import clean_text, digest
 from context.disk_changes import FileChange, tell, tell_listing
 
 _MOST_COMPARED = 200  # files that appeared are looked into for one that went
+_LARGEST_MOVED = 1 << 20  # bytes of each
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,8 @@ class Repository:
         """Where the content of a file is that is gone, among files that appeared."""
         for name in appeared[:_MOST_COMPARED]:
             path = self._context.root / name
+            if not 0 < _size(path) <= _LARGEST_MOVED:
+                continue
             content = self._read(path)
             if content is not None and content.digest == known:
                 return path, content
@@ -161,6 +164,13 @@ def keep_listing(paths: Iterable[str], versions: Versions) -> str:
     key = digest(os.fsencode(text))
     versions.keep(key, text)
     return key
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
 
 
 def _state(path: Path) -> tuple[int, ...]:

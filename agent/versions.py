@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+_KEPT_S: Final = 30 * 86_400.0  # unused for longer, a version goes
+_MOST: Final = 256 << 20  # bytes of all versions; beyond them the least recently used go
 LARGEST: Final = 16 << 20  # characters; of a longer text no version is kept
 
 
@@ -23,7 +25,10 @@ class Versions:
     def keep(self, digest: str, text: str) -> None:
         """Remember `text` under `digest`. A disk that refuses costs a diff, and nothing else."""
         path = self._path(digest)
-        if len(text) > LARGEST or path.exists():
+        if len(text) > LARGEST:
+            return
+        with suppress(OSError):
+            os.utime(path)  # it is there, and in use
             return
         temporary = path.with_name(f".{secrets.token_hex(8)}")
         with suppress(OSError):
@@ -41,6 +46,21 @@ class Versions:
             return zlib.decompress(self._path(digest).read_bytes()).decode(errors="surrogatepass")
         except (OSError, zlib.error, UnicodeDecodeError):
             return None
+
+    def prune(self, now: float, most: int = _MOST) -> None:
+        """Forget what has not been used for long by `now` (seconds since the epoch), and the oldest of too much."""
+        found = []
+        for path in self._folder.glob("??/*"):
+            with suppress(OSError):
+                state = path.stat()
+                found.append((state.st_mtime, state.st_size, path))
+        total = sum(size for _, size, _ in found)
+        for used, size, path in sorted(found):
+            if used >= now - _KEPT_S and total <= most:
+                break
+            with suppress(OSError):
+                path.unlink()
+                total -= size
 
     def _path(self, digest: str) -> Path:
         return self._folder / digest[:2] / digest[2:]

@@ -258,3 +258,26 @@ def test_a_diff_applies_with_git(tmp_path: Path) -> None:
     patch = f"--- a/f\n+++ b/f\n{unified(before, after)}"
     subprocess.run(["git", "apply", "-"], cwd=tmp_path, input=patch, text=True, check=True)
     assert (tmp_path / "f").read_text() == after
+
+
+def test_versions_that_nobody_uses_go_and_all_of_them_have_a_limit(tmp_path: Path) -> None:
+    import os
+
+    versions = Versions(tmp_path / "versions")
+    for number in range(10):
+        versions.keep(f"{number:02}digest", f"text {number}" * 100)
+    path = tmp_path / "versions/03/digest"
+    now = path.stat().st_mtime
+    for number in range(10):
+        os.utime(tmp_path / f"versions/{number:02}/digest", (now + number, now + number))
+    os.utime(path, (now - 40 * 86_400, now - 40 * 86_400))
+    versions.prune(now)
+    assert versions.find("03digest") is None
+    assert versions.find("00digest") is not None
+    versions.keep("00digest", "text 0" * 100)  # in use again
+    size = (tmp_path / "versions/05/digest").stat().st_size
+    os.utime(tmp_path / "versions/00/digest", (now + 20, now + 20))
+    versions.prune(now, most=3 * size)
+    left = [number for number in range(10) if versions.find(f"{number:02}digest") is not None]
+    assert left == [0, 8, 9]
+    Versions(tmp_path / "none").prune(now)

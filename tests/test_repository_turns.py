@@ -12,6 +12,15 @@ import pytest
 from desk import Desk
 from emulator import Edit, Emulator, ManualClock, Read, Shell, play
 from emulator.bodies import assert_extends
+from scripted_local import LocalScript
+
+from agent.backend_choice import Downloads
+from agent.clock import SystemClock
+from agent.config import Folders, Settings
+from agent.conversation import Surroundings, Task, open_conversation
+from agent.tools import specs
+
+pytest_plugins = ["local_models"]
 
 BACKENDS = {
     "anthropic": "anthropic/claude-sonnet-5-5",
@@ -193,3 +202,33 @@ def test_a_file_that_the_person_shows_is_in_the_snapshot_or_goes_with_the_comman
     assert "+Add pepper." in noticed(server)[-1]
     assert "+x = 1" in noticed(server)[-1]
     assert_extends(server.requests[1], server.requests[2])
+
+
+async def test_on_a_local_model_the_tokens_of_what_was_sent_are_reused_though_files_change(
+    repository: Path,
+    environment: dict[str, str],
+    smollm2_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One process, real weights and KV cache: each call reads again only what is new."""
+    LocalScript((Read("price.py"),), "Seen.", specs("compact")).install(monkeypatch)
+    nothing = Downloads(lambda _: None, lambda _: None, None)
+    around = Surroundings(environment, SystemClock(), lambda: 0.0, lambda _: None, nothing, None)
+    settings = Settings(model=f"local:{smollm2_path}", mode="auto", threads=1, compact="off")
+    folders = Folders.find(environment)
+    async with open_conversation(Task("look", repository), settings, folders, around) as conversation:
+        await conversation.turn("look")
+        (repository / "price.py").write_text("def total(price, tax):\n    return price + tax\n")
+        (repository / "new.py").write_text("n = 1\n")
+        await conversation.turn("look again")
+        (repository / "new.py").unlink()
+        await conversation.turn("and again")
+        session = conversation.session
+        calls = session.ledger.calls(session.id)
+    told = "\n".join(block.text for block in session.prompt if "<notice>" in block.text)
+    for once in ("+    return price + tax", "New files (1):\nnew.py", "Files that are gone (1):\nnew.py"):
+        assert told.count(once) == 1
+    for before, call in pairwise(calls):
+        assert before.usage.input_total is not None
+        assert before.usage.output is not None
+        assert (call.usage.cache_read or 0) >= before.usage.input_total + before.usage.output - 2
