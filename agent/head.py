@@ -131,7 +131,7 @@ class Look:
     _last: Environment | None = None
 
     def __call__(self) -> Environment:
-        if self._last is not None and self.watch is not None and self.watch.quiet:
+        if self._last is not None and self.watch is not None and self.watch.quiet():
             self._last = replace(self._last, date=self.today())
             return self._last
         if self.watch is not None:

@@ -81,7 +81,9 @@ class Loop:
         session.turn += 1
         notices = session.repair()
         try:
-            news = await asyncio.to_thread(self._repository.news, session.told.files, now.files)
+            told = session.told
+            before = told.files if told.directory == now.directory else None
+            news = await asyncio.to_thread(self._repository.news, before, now.files)
             await self._epochs.begin_turn(now, turn.bill)
         except asyncio.CancelledError:
             self._finish(turn, TurnEnd.INTERRUPTED, "Interrupted before the command was sent: say it again.")

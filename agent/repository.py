@@ -5,6 +5,7 @@ it again.
 """
 
 import os
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from context.disk_changes import FileChange, tell, tell_listing
 
 _MOST_COMPARED = 200  # files that appeared are looked into for one that went
 _LARGEST_MOVED = 1 << 20  # bytes of each
+_SETTLED_NS = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +156,9 @@ class Repository:
             return None
         except ToolError:
             return _Content("", None) if os.path.lexists(path) else None
-        self._checked[path] = (_signature(file.stat), file.digest)
+        # A second change within the resolution of the file system's clock would leave the same state behind.
+        if time.time_ns() - file.stat.st_ctime_ns > _SETTLED_NS:
+            self._checked[path] = (_signature(file.stat), file.digest)
         return _Content(file.digest, self._redact(file.view))
 
 

@@ -101,8 +101,6 @@ def watching(root: Path, look: Look) -> list[tuple[str, float]]:
 
         def reported() -> None:
             path.write_text(path.read_text() + "# again\n")
-            while watch.quiet:
-                os.sched_yield()
             look()
 
         told = seconds(reported)

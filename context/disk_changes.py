@@ -60,7 +60,7 @@ def _tell(change: FileChange, room: int) -> Told:
         return Told(f"{where} has changed since you saw it: read it again before you rely on it.", known=False)
     diff = unified(change.before, change.after)
     if not diff:
-        return Told(f"{where} has changed since you saw it, but only in its line ends or encoding.", known=True)
+        return Told(f"{where} has changed since you saw it, but in nothing that is shown to you.", known=True)
     if len(diff) > min(room, _MOST_CHARS) or diff.count("\n") > _MOST_LINES:
         lines = sum(line[:1] in "+-" for line in diff.splitlines())
         return Told(

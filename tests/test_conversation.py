@@ -1,7 +1,6 @@
 """A session that is held open: what the cache costs while its person types, thinks, is asked, or has gone home."""
 
 import asyncio
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -112,13 +111,6 @@ async def test_while_nothing_happens_the_files_are_not_looked_at_again(
         await conversation.turn("go on")
         assert looked == []
         (waiting.repository / "new.py").write_text("x")
-
-        def until_told() -> None:
-            while watch.quiet:
-                os.sched_yield()
-
-        async with asyncio.timeout(10):
-            await asyncio.to_thread(until_told)
         await conversation.turn("and on")
     assert len(looked) == 1
     assert "New files (1):\\nnew.py" in server.requests[-1].raw.decode()

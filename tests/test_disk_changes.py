@@ -164,7 +164,7 @@ def test_line_ends_alone_are_no_diff(seen: Seen) -> None:
     path.write_bytes(b"one\ntwo\n")
     seen.see("a.py")
     path.write_bytes(b"one\r\ntwo\r\n")
-    assert seen.news().notices == ["a.py has changed since you saw it, but only in its line ends or encoding."]
+    assert seen.news().notices == ["a.py has changed since you saw it, but in nothing that is shown to you."]
 
 
 def test_a_file_whose_change_is_too_large_to_tell_is_not_overwritten_unread(seen: Seen) -> None:
@@ -245,7 +245,7 @@ def test_the_notices_over_the_snapshot_are_the_files_on_disk(
                 mind[rest.removeprefix("is now called ").partition(";")[0]] = mind.pop(name)
             elif rest.startswith("has changed since you saw it, and not by you:\n"):
                 mind[name] = applied(mind[name], rest.partition("\n")[2] + "\n")
-            elif rest.startswith(("is gone", "has changed")) and "line ends" not in rest:
+            elif rest.startswith(("is gone", "has changed")) and "in nothing that is shown" not in rest:
                 mind.pop(name)
         for name, text in mind.items():
             assert (seen.root / name).read_bytes().decode().replace("\r\n", "\n") == text.replace("\r\n", "\n")

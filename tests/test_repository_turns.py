@@ -1,5 +1,6 @@
 """The repository changes between turns: the prefix stays as it is, and each change is told once, at the tail."""
 
+import asyncio
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from desk import Desk
+from desk import NO_DOWNLOADS, Desk
 from emulator import Edit, Emulator, ManualClock, Read, Shell, play
 from emulator.bodies import assert_extends
 from scripted_local import LocalScript
@@ -18,6 +19,8 @@ from agent.backend_choice import Downloads
 from agent.clock import SystemClock
 from agent.config import Folders, Settings
 from agent.conversation import Surroundings, Task, open_conversation
+from agent.ledger import Ledger
+from agent.oneshot import run_once
 from agent.tools import specs
 
 pytest_plugins = ["local_models"]
@@ -232,3 +235,18 @@ async def test_on_a_local_model_the_tokens_of_what_was_sent_are_reused_though_fi
         assert before.usage.input_total is not None
         assert before.usage.output is not None
         assert (call.usage.cache_read or 0) >= before.usage.input_total + before.usage.output - 2
+
+
+def test_in_another_directory_its_files_are_not_told_as_changes(desk: Desk, server: Emulator) -> None:
+    desk.run("look", again=False)
+    other = desk.repository.parent / "other"
+    other.mkdir()
+    (other / "elsewhere.py").write_text("x")
+    with Ledger.open(desk.folders.ledger) as ledger:
+        (row,) = ledger.sessions()
+    around = Surroundings(desk.env, desk.clock, lambda: 0.0, desk.seen.append, NO_DOWNLOADS, None)
+    task = Task("go on there", other, session=row.id)
+    assert asyncio.run(run_once(task, desk.settings, desk.folders, around)) == 0
+    assert f"The working directory is now {other}." in noticed(server)[-1]
+    assert "elsewhere.py" not in noticed(server)[-1]
+    assert_extends(server.requests[0], server.requests[1])

@@ -135,6 +135,16 @@ def test_another_branch_a_stash_and_other_rules_mean_everything(watched: Watched
     watched.until(lambda dirty: dirty.everything)
 
 
+def test_whether_all_is_quiet_is_known_at_once(watched: Watched) -> None:
+    """No change is missed because the system has not got round to reporting it."""
+    path = watched.root / "src/b.py"
+    for number in range(200):
+        watched.watch.take()
+        assert watched.watch.quiet()
+        path.write_text(str(number))
+        assert not watched.watch.quiet()
+
+
 def test_a_file_that_is_replaced_a_thousand_times_is_one_path(watched: Watched) -> None:
     path = watched.root / "src/b.py"
     for number in range(1_000):

@@ -8,9 +8,12 @@ changed; what did is decided by content. Elsewhere, and where the system does no
 import errno
 import itertools
 import os
+import shutil
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -24,6 +27,7 @@ _RULES: Final = ".gitignore"
 _NETWORK: Final = frozenset(
     ["nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse"]
 )
+_PATIENCE_S: Final = 1.0
 _MOST_PATHS: Final = 5_000  # remembered; with more of them everything is looked at
 _LIMITS: Final = {errno.ENOSPC: "fs.inotify.max_user_watches", errno.EMFILE: "fs.inotify.max_user_instances"}
 
@@ -60,6 +64,8 @@ class Watch:
         self._reports = False
         self._inotify: InotifyFD | None = None
         self._starting: threading.Thread | None = None
+        self._bell = Path(tempfile.mkdtemp(prefix="keepwarm-"))
+        self._rung = threading.Event()
 
     @property
     def reports(self) -> bool:
@@ -69,7 +75,7 @@ class Watch:
     @property
     def watched(self) -> frozenset[Path]:
         with self._lock:
-            return frozenset(self._watched.values())
+            return frozenset(self._watched.values()) - {self._bell}
 
     def __enter__(self) -> Self:
         if sys.platform == "linux":
@@ -83,6 +89,7 @@ class Watch:
         if inotify is not None:
             inotify.stop()
             inotify.join()
+        shutil.rmtree(self._bell, ignore_errors=True)
 
     def ready(self) -> bool:
         """Wait until all folders are watched. Whether they are."""
@@ -90,11 +97,21 @@ class Watch:
             self._starting.join()
         return self._reports
 
-    @property
     def quiet(self) -> bool:
-        """Whether nothing has been reported since the last `take`, and everything would have been."""
+        """Whether nothing has happened since the last `take`. Waits for what the system has yet to report."""
+        if not self._reports or not self._caught_up():
+            return False
         with self._lock:
             return self._reports and not self._everything and not self._paths
+
+    def _caught_up(self) -> bool:
+        """Events come in order: when that of a file of our own is here, all earlier ones are."""
+        self._rung.clear()
+        try:
+            (self._bell / "bell").write_bytes(b"")
+        except OSError:
+            return False
+        return self._rung.wait(_PATIENCE_S)
 
     def take(self) -> Dirty:
         """What may have changed since the last time."""
@@ -115,8 +132,11 @@ class Watch:
         try:
             self._inotify = InotifyFD()
             self._inotify.start()
-            for folder in (self._root, self._root / _GIT, *self._folders()):
-                self._add(folder)
+            folders = {self._bell, self._root, self._root / _GIT, *self._folders()}
+            while folders:  # one that is made before its parent is watched is reported by nobody
+                for folder in folders:
+                    self._add(folder)
+                folders = set(self._folders()) - self.watched - folders
         except OSError as error:
             self._give_up(error)
             return
@@ -162,6 +182,9 @@ class Watch:
             folder = self._watched.get(event.wd)
         if folder is None:
             return
+        if folder == self._bell:
+            self._rung.set()
+            return
         path = folder / os.fsdecode(event.name) if event.name else folder
         if folder.name == _GIT and folder.parent == self._root:
             if path.name in _GIT_FILES:
@@ -190,14 +213,18 @@ class Watch:
                 self._paths.add(path)
 
     def _watch_new(self, top: Path) -> None:
-        try:
-            for folder, folders, _ in os.walk(top):
-                if self._ignored(Path(folder)) or os.path.islink(folder):
-                    folders.clear()
-                    continue
-                self._add(Path(folder))
-        except OSError as error:
-            self._give_up(error)
+        pending = [top]
+        while pending:
+            folder = pending.pop()
+            if folder.is_symlink() or self._ignored(folder):
+                continue
+            try:
+                self._add(folder)  # before it is listed: what is made in between is reported
+            except OSError as error:
+                self._give_up(error)
+                return
+            with suppress(OSError):
+                pending += [path for path in folder.iterdir() if path.is_dir()]
 
 
 def _file_system(path: Path) -> str | None:
