@@ -6,18 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO, Final
 
+from context.byte_order_marks import MARKS
+
 CHUNK: Final = 1 << 20  # bytes
 _HEAD: Final = 8_192  # bytes; where git, too, looks for a NUL to tell binary from text
 _MOST_CONTROLS: Final = 0.1  # of the first bytes, in text that is not UTF-8
-
-# UTF-32 stands before UTF-16: its little-endian mark begins with that of UTF-16.
-_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 _CP1252_HOLES: Final = b"\x81\x8d\x8f\x90\x9d"  # bytes that cp1252 leaves undefined; Latin-1 defines all
 _CONTROLS: Final = bytes(set(range(0x20)) - set(b"\t\n\r\f\x1b\b")) + b"\x7f"
 _MAGIC: Final = (
@@ -115,7 +108,7 @@ def _refuse_binary(file: BinaryIO) -> Encoding | None:
     for magic, kind in _MAGIC:
         if head.startswith(magic) and (b"\0" in head or not head.isascii()):
             raise BinaryFileError(kind)
-    for bom, codec in _MARKS:
+    for bom, codec in MARKS:
         if head.startswith(bom):
             return Encoding(codec, bom)
     if b"\0" in head:

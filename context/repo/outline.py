@@ -1,6 +1,5 @@
 """What a source file defines and uses, read by tree-sitter, also while the file is broken or half typed."""
 
-import codecs
 import re
 from bisect import bisect_left
 from collections import Counter
@@ -10,6 +9,7 @@ from typing import Final
 
 from tree_sitter import Node, Parser, Point, QueryCursor, Tree
 
+from context.byte_order_marks import MARKS
 from context.names import show_name
 from context.repo.grammars import LANGUAGE_OF_SUFFIX, load, versions
 
@@ -25,15 +25,6 @@ _PIECE: Final = 1 << 16  # bytes that the parser asks for at a time
 # more are needed it tries ever more readings of one text. Counted, not timed, so that every machine gives up alike.
 _REPORTS_MIN: Final = 5_000
 _BYTES_PER_REPORT: Final = 10
-
-# UTF-32 stands before UTF-16: its little-endian mark begins with that of UTF-16.
-_MARKS: Final = (
-    (codecs.BOM_UTF8, "utf-8"),
-    (codecs.BOM_UTF32_LE, "utf-32-le"),
-    (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF16_LE, "utf-16-le"),
-    (codecs.BOM_UTF16_BE, "utf-16-be"),
-)
 _OPENERS: Final = frozenset({"holder", "part", "module", "space", "scope"})  # what is inside is looked at
 _TRANSPARENT: Final = frozenset({"module", "space"})  # what is inside counts as the file's own
 _NAMELESS: Final = frozenset({"part", "space", "member"})  # the name stands for something of other files too
@@ -109,7 +100,7 @@ def outline(name: str, data: bytes) -> Outline | None:
 
 def _source(data: bytes) -> bytes | None:
     """`data` as UTF-8 with line feeds between lines, so that neither encoding nor line ends show. None: no text."""
-    for mark, codec in _MARKS:
+    for mark, codec in MARKS:
         if data.startswith(mark):
             text = data[len(mark) :].decode(codec, errors="replace")
             break
