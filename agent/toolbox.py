@@ -66,7 +66,9 @@ class Toolbox:
         self._recorded = dict(context.seen)
 
     async def begin(self, command: str) -> list[str]:
-        """A new turn begins; notices to go with the command."""
+        """A new turn begins; notices to go with the command. What was done in earlier turns is no loop."""
+        self._known.clear()
+        self._outcomes.clear()
         notices = [] if self._coach is None else await self._coach.begin(command)
         return [clean_text(self._redact(notice)) for notice in notices]
 

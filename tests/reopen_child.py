@@ -25,6 +25,9 @@ class ClockFrom:
     def __init__(self, at: float) -> None:
         self._offset = at - time.time()
 
+    def pass_by(self, seconds: float) -> None:
+        self._offset += seconds
+
     def now(self) -> float:
         return time.time() + self._offset
 

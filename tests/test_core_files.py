@@ -2,6 +2,7 @@
 
 import os
 import random
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -133,10 +134,13 @@ def test_odd_files_do_no_harm(tmp_path: Path) -> None:
     (tmp_path / "app.py").symlink_to("/etc/passwd")
     (tmp_path / "index.py").symlink_to("index.py")
     os.mkfifo(tmp_path / "server.py")
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "asgi.py"))
     (tmp_path / "lib.py").write_bytes(b"\xff\xfe\0x\0 \0=\0")
     with (tmp_path / "wsgi.py").open("wb") as file:
         file.truncate(1 << 30)
     found = {file.path for file in core(tmp_path, pinned=["gone.py"]).files}
+    listening.close()
     assert found == {"main.py", "cli.py"}
 
 

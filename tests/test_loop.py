@@ -296,6 +296,17 @@ async def test_honest_repetition_is_no_loop(run: Run) -> None:
     assert finished.end is TurnEnd.DONE
 
 
+async def test_the_same_call_in_each_of_many_turns_is_no_loop(run: Run) -> None:
+    steps: list[Step] = []
+    for number in range(8):
+        steps += [called(ToolCall(f"f{number}", "find", '{"pattern":"*"}')), said("done")]
+    loop, _ = run.loop(*steps)
+    for _ in range(8):
+        finished = await loop.turn("What is here?", ENVIRONMENT)
+        assert finished.end is TurnEnd.DONE
+    assert "gave the same result before" not in str(list(run.session.prompt))
+
+
 async def test_a_cycle_of_two_calls_is_stopped(run: Run) -> None:
     """Field report 120: two calls in turn teach as little as one."""
     steps = [called(ToolCall(str(n), "find", f'{{"pattern":"{"ab"[n % 2]}"}}')) for n in range(60)]

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -13,12 +13,13 @@ import pytest
 from desk import NO_DOWNLOADS, Desk
 from emulator import Edit, Emulator, ManualClock, Read, Shell, play
 from emulator.bodies import assert_extends
+from reopen_child import ClockFrom
 from scripted_local import LocalScript
 
 from agent.backend_choice import Downloads
-from agent.clock import SystemClock
 from agent.config import Folders, Settings
 from agent.conversation import Surroundings, Task, open_conversation
+from agent.events import TurnEnd
 from agent.ledger import Ledger
 from agent.oneshot import run_once
 from agent.tools import specs
@@ -51,8 +52,8 @@ def desk(
     return desk
 
 
-def git(desk: Desk, *arguments: str) -> None:
-    subprocess.run(["git", *arguments], cwd=desk.repository, env=desk.env, check=True, capture_output=True)
+def git(root: Path, env: Mapping[str, str], *arguments: str) -> None:
+    subprocess.run(["git", *arguments], cwd=root, env=env, check=True, capture_output=True)
 
 
 def texts(value: object) -> Iterator[str]:
@@ -71,22 +72,22 @@ def noticed(server: Emulator) -> list[str]:
     return [part.partition("\n</notice>")[0] for text in found for part in text.split("<notice>\n")[1:]]
 
 
-def test_twenty_turns_between_which_everything_changes(desk: Desk, server: Emulator) -> None:
-    root = desk.repository
-    now = datetime.fromtimestamp(desk.clock.now()).astimezone()
-    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0)
-    desk.clock.shared.advance((midnight - now).total_seconds() - 120)
-    git(desk, "add", ".")
-    git(desk, "commit", "-qm", "rules")
-    server.play(play([Read("price.py"), Read("check.py")]))
-    desk.run("look", again=False)
-    told = noticed(server)
+Step = tuple[Callable[[], object], list[str]]
+"""Something that happens between two turns, and what the model is told of it."""
+
+ONCE = ("+# one", "New files (1):\nnotes.txt", "+150. Be brief.", "on branch other", "test.py is gone")
+
+
+def everything_changes(
+    root: Path, env: Mapping[str, str], pass_midnight: Callable[[], object], midnight: datetime
+) -> list[Step]:
+    """Nineteen steps, for a model that has seen price.py, check.py and the house rules."""
 
     def write(name: str, text: str) -> Callable[[], object]:
         return lambda: (root / name).write_text(text)
 
     price = "def total(price, tax):\n    return price + tax\n"
-    steps: list[tuple[Callable[[], object], list[str]]] = [
+    return [
         (lambda: None, []),
         (
             write("price.py", price),
@@ -104,21 +105,34 @@ def test_twenty_turns_between_which_everything_changes(desk: Desk, server: Emula
             lambda: (root / "check.py").rename(root / "test.py"),
             ["check.py is now called test.py; its content is the same."],
         ),
-        (lambda: git(desk, "checkout", "-q", "-b", "other"), ["Git is now on branch other."]),
+        (lambda: git(root, env, "checkout", "-q", "-b", "other"), ["Git is now on branch other."]),
         (
             write("AGENTS.md", (root / "AGENTS.md").read_text() + "150. Be brief.\n"),
             ["AGENTS.md has changed", "+150. Be brief."],
         ),
-        (lambda: desk.pause(2.5), [f"The date is now {midnight:%Y-%m-%d}."]),
+        (pass_midnight, [f"The date is now {midnight:%Y-%m-%d}."]),
         (lambda: (root / "test.py").unlink(), ["test.py is gone."]),
         (write("price.py", "x = 1\n" * 900), ["price.py has changed since you saw it, in 903 lines: read it again"]),
         (write("price.py", "x = 2\n" * 900), []),  # it has been told to read it again, and has not
         (lambda: (root / "price.py").write_text(price), []),
-        (lambda: git(desk, "stash", "-q"), ["AGENTS.md has changed", "-150. Be brief."]),
-        (lambda: git(desk, "checkout", "-q", "-"), ["Git is now on branch "]),
+        (lambda: git(root, env, "stash", "-q"), ["AGENTS.md has changed", "-150. Be brief."]),
+        (lambda: git(root, env, "checkout", "-q", "-"), ["Git is now on branch "]),
         (lambda: None, []),
         (write("last.py", "l"), ["New files (1):\nlast.py"]),
     ]
+
+
+def test_twenty_turns_between_which_everything_changes(desk: Desk, server: Emulator) -> None:
+    now = datetime.fromtimestamp(desk.clock.now()).astimezone()
+    midnight = (now + timedelta(days=1)).replace(hour=0, minute=0, second=0)
+    desk.clock.shared.advance((midnight - now).total_seconds() - 120)
+    git(desk.repository, desk.env, "add", ".")
+    git(desk.repository, desk.env, "commit", "-qm", "rules")
+    server.play(play([Read("price.py"), Read("check.py")]))
+    desk.run("look", again=False)
+    told = noticed(server)
+
+    steps = everything_changes(desk.repository, desk.env, lambda: desk.pause(2.5), midnight)
     server.play(play([]))
     for number, (change, says) in enumerate(steps):
         change()
@@ -133,7 +147,7 @@ def test_twenty_turns_between_which_everything_changes(desk: Desk, server: Emula
     for before, after in pairwise(server.requests):
         assert_extends(before, after)
     whole = "\n".join(told)
-    for once in ("+# one", "New files (1):\nnotes.txt", "+150. Be brief.", "on branch other", "test.py is gone"):
+    for once in ONCE:
         assert whole.count(once) == 1, once
 
 
@@ -213,23 +227,32 @@ async def test_on_a_local_model_the_tokens_of_what_was_sent_are_reused_though_fi
     smollm2_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One process, real weights and KV cache: each call reads again only what is new."""
-    LocalScript((Read("price.py"),), "Seen.", specs("compact")).install(monkeypatch)
+    """One process, twenty turns, real weights and KV cache: each call reads again only what is new."""
+    (repository / "AGENTS.md").write_text("Keep it small.\n")
+    git(repository, environment, "add", ".")
+    git(repository, environment, "commit", "-qm", "rules")
+    LocalScript((Read("price.py"), Read("check.py")), "Seen.", specs("compact")).install(monkeypatch)
+    midnight = (datetime.now().astimezone() + timedelta(days=1)).replace(hour=0, minute=0, second=0)
+    clock = ClockFrom(midnight.timestamp() - 3600)
     nothing = Downloads(lambda _: None, lambda _: None, None)
-    around = Surroundings(environment, SystemClock(), lambda: 0.0, lambda _: None, nothing, None)
+    around = Surroundings(environment, clock, lambda: 0.0, lambda _: None, nothing, None)
     settings = Settings(model=f"local:{smollm2_path}", mode="auto", threads=1, compact="off")
     folders = Folders.find(environment)
+    steps = everything_changes(repository, environment, lambda: clock.pass_by(2 * 3600), midnight)
     async with open_conversation(Task("look", repository), settings, folders, around) as conversation:
-        await conversation.turn("look")
-        (repository / "price.py").write_text("def total(price, tax):\n    return price + tax\n")
-        (repository / "new.py").write_text("n = 1\n")
-        await conversation.turn("look again")
-        (repository / "new.py").unlink()
-        await conversation.turn("and again")
+        await conversation.turn("What do these files do?")
+        LocalScript((), "As before.", specs("compact")).install(monkeypatch)
+        for number, (change, says) in enumerate(steps):
+            await asyncio.to_thread(change)
+            known = conversation.session.prompt.length
+            finished = await conversation.turn(f"What do these files do now, in turn {number}?")
+            assert finished.end is TurnEnd.DONE, finished.message
+            command = list(conversation.session.prompt)[known].text
+            assert all(text in command for text in says), (number, command)
         session = conversation.session
         calls = session.ledger.calls(session.id)
     told = "\n".join(block.text for block in session.prompt if "<notice>" in block.text)
-    for once in ("+    return price + tax", "New files (1):\nnew.py", "Files that are gone (1):\nnew.py"):
+    for once in ONCE:
         assert told.count(once) == 1
     for before, call in pairwise(calls):
         assert before.usage.input_total is not None

@@ -1,6 +1,7 @@
 """What of a repository may have changed, as the system reports it."""
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.outline_cache import OutlineCache
 from context.repo import watch as watch_module
+from context.repo.core import core_files
 from context.repo.files import is_ignored, unignored_folders
 from context.repo.watch import Dirty, Watch
 
@@ -262,3 +265,48 @@ def test_whatever_happens_each_path_that_differs_is_reported(
             return dirty.everything or all(any(path == at or at in path.parents for at in named) for path in differing)
 
         desk.until(told)
+
+
+_IN_A_NAMESPACE = "echo 100 > /proc/sys/user/max_inotify_watches && exec "
+_CHILD = """
+import sys
+from pathlib import Path
+sys.path[:0] = sys.argv[1:3]
+from test_watch import Watched
+desk = Watched(Path(sys.argv[3]))
+with desk.watch:
+    print(desk.watch.ready(), desk.watch.take().everything, desk.warnings)
+"""
+
+
+def test_the_systems_own_limit_of_a_hundred_is_met(tmp_path: Path) -> None:
+    """Field report 151, by the kernel itself: in a namespace of users it can be lowered for one process."""
+    for folder in range(150):
+        (tmp_path / f"d{folder}").mkdir()
+        (tmp_path / f"d{folder}/f").write_text("x")
+    here = Path(__file__).parent
+    python = shlex.join([sys.executable, "-c", _CHILD, str(here), str(here.parent), str(tmp_path)])
+    done = subprocess.run(["unshare", "-Ur", "sh", "-c", _IN_A_NAMESPACE + python], capture_output=True, text=True)
+    if "Operation not permitted" in done.stderr or "unshare" in done.stderr:
+        pytest.skip("this machine lets nobody make a namespace of users")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("False True ['The system watches no more folders (fs.inotify.max_user_watches")
+    assert done.stdout.count("before each turn") == 1
+
+
+def test_a_tree_that_may_only_be_read_is_watched_and_shown(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src/main.py").write_text("def main():\n    pass\n")
+    for path in (tmp_path / "src/main.py", tmp_path / "src", tmp_path):
+        path.chmod(0o555)
+    desk = Watched(tmp_path)
+    try:
+        with desk.watch:
+            desk.start()
+            assert desk.watch.quiet()
+            paths = [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.py")]
+            assert [file.path for file in core_files(tmp_path, paths, "k", 4_000, OutlineCache(None)).files] == paths
+    finally:
+        for path in (tmp_path, tmp_path / "src"):
+            path.chmod(0o755)
+    assert desk.warnings == []
