@@ -197,6 +197,15 @@ def test_a_network_mount_is_not_relied_on(tmp_path: Path, monkeypatch: pytest.Mo
     assert desk.warnings == ["Changes on nfs4 are not reported: files are looked at before each turn."]
 
 
+def test_where_nothing_is_watched_yet_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_module.sys, "platform", "darwin")
+    desk = Watched(tmp_path)
+    with desk.watch:
+        assert not desk.watch.quiet()
+        assert desk.watch.take().everything
+    assert desk.warnings == ["Changes are not watched on darwin yet: files are looked at before each turn."]
+
+
 def test_odd_trees_do_no_harm(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path)
     os.mkfifo(tmp_path / "pipe")

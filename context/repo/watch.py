@@ -81,6 +81,8 @@ class Watch:
         if sys.platform == "linux":
             self._starting = threading.Thread(target=self._start, name="watch", daemon=True)
             self._starting.start()
+        else:
+            self._warn(f"Changes are not watched on {sys.platform} yet: files are looked at before each turn.")
         return self
 
     def __exit__(self, *_: object) -> None:
