@@ -5,6 +5,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Final
 
 from tree_sitter import Node, Parser, Point, QueryCursor, Tree
@@ -20,11 +21,15 @@ _LONG_LINE: Final = 1_000  # bytes; where most of a file is in longer ones, a pr
 _WIDTH: Final = 160  # characters of a signature
 _LOOK: Final = 4_000  # bytes from the start of a definition in which its signature is looked for
 _DEEPEST: Final = 8  # definitions around one that is told
+_TREE_DEPTH: Final = 1_000  # levels of the syntax tree that are looked at: a query takes longer the deeper it is
 _PIECE: Final = 1 << 16  # bytes that the parser asks for at a time
-# The parser reports every 100 steps. Good code takes 1 report per 100 to 250 bytes, damaged code up to 1 per 20; where
-# more are needed it tries ever more readings of one text. Counted, not timed, so that every machine gives up alike.
-_REPORTS_MIN: Final = 5_000
-_BYTES_PER_REPORT: Final = 10
+# The parser reports every 100 steps. Real code, whole or cut anywhere, takes up to 1 report per 85 bytes beyond the
+# first 100; what takes more is no code. Somewhere between 5,000 and 10,000 the parser can overflow its stack when it
+# frees what it tried (tree-sitter 0.26.1, Python: 900 kB of "/*"). Counted, not timed: every machine gives up alike.
+_REPORTS_MIN: Final = 100
+_BYTES_PER_REPORT: Final = 60
+_REPORTS_MAX: Final = 4_000
+_DAMAGE_LIMIT: Final = 2_000  # nodes side by side in what could not be parsed: a query takes their number squared
 _OPENERS: Final = frozenset({"holder", "part", "module", "space", "scope"})  # what is inside is looked at
 _TRANSPARENT: Final = frozenset({"module", "space"})  # what is inside counts as the file's own
 _NAMELESS: Final = frozenset({"part", "space", "member"})  # the name stands for something of other files too
@@ -32,6 +37,10 @@ _KINDS: Final = ("holder", "part", "module", "space", "scope", "member", "functi
 _UPPER_CASE: Final = re.compile(r"_*[A-Z][A-Z0-9_]*")
 _BEFORE: Final = re.compile(rb"[^{}();\n]*")  # what may stand before a definition and belong to it: `export default`
 _PADDED: Final = re.compile(r"(?<=[(\[])\s+|\s+(?=[)\]])")  # where a list over several lines was joined
+# The macro in `class QT_EXPORT Widget : public Base {`.
+_CLASS_MACRO: Final = re.compile(
+    rb"\b((?:class|struct)\s+)([A-Z][A-Z0-9_]{2,})(?=\s+\w+(?:\s+final)?\s*(?::[^;{}()]{,400})?\{)"
+)
 _TRAILING: Final = re.compile(r"(?:=>|[\s:{};=,\\])+\Z")
 
 
@@ -41,7 +50,7 @@ class Outline:
 
     `text`: a line per definition, `<line number>: <signature>`, as it stands in the source without its body; two
     spaces for each level of nesting; no line feed at the end. Empty where nothing is defined. `defines`: names of its
-    top-level definitions, in their order, each once. `mentions`: identifiers that it uses outside comments and strings.
+    top-level definitions, in their order, each once. `mentions`: identifiers that it uses in its code.
     """
 
     text: str
@@ -62,24 +71,26 @@ class _Found:
 
 def language_of(name: str) -> str | None:
     """Of the file `name`, by its suffix. None: it has no outline."""
-    return LANGUAGE_OF_SUFFIX.get(name[name.rfind(".") :].lower()) if "." in name else None
+    return LANGUAGE_OF_SUFFIX.get(PurePosixPath(name).suffix.lower())
 
 
 def outline(name: str, data: bytes) -> Outline | None:
     """Of the bytes `data` of the file `name`. Never fails.
 
-    None: no grammar for it, no text, larger than 1 MB, not written by a person, too damaged to be read in bounded time,
-    or nothing in it to tell.
+    None: no grammar for it, no text, larger than 1 MB (dense code: than about 400 kB), not written by a person, too
+    damaged to be read in bounded time, or nothing in it to tell.
     """
     language = language_of(name)
     source = _source(data) if language and len(data) <= _SIZE_LIMIT else None
     if language is None or source is None or _machine_made(source):
         return None
     grammar, query = load(language)
-    tree = _parse(Parser(grammar), source)
-    if tree is None:
+    tree = _parse(Parser(grammar), _without_macros(source) if language in ("c", "cpp") else source)
+    if tree is None or _too_damaged(tree):
         return None
-    captures = QueryCursor(query).captures(tree.root_node)
+    cursor = QueryCursor(query)
+    cursor.set_max_start_depth(_TREE_DEPTH)
+    captures = cursor.captures(tree.root_node)
     signatures = _Signatures(source, [node.byte_range for node in captures.get("leave", ())])
     used = Counter(source[node.start_byte : node.end_byte].decode() for node in captures.get("mention", ()))
     lines: list[str] = []
@@ -118,9 +129,14 @@ def _machine_made(source: bytes) -> bool:
     return 2 * sum(len(line) for line in source.split(b"\n") if len(line) > _LONG_LINE) > len(source)
 
 
+def _without_macros(source: bytes) -> bytes:
+    """As long as `source`; without the preprocessor the grammar takes such a class for a function."""
+    return _CLASS_MACRO.sub(lambda match: match[1] + b" " * len(match[2]), source)
+
+
 def _parse(parser: Parser, source: bytes) -> Tree | None:
     """None: given up."""
-    left = _REPORTS_MIN + len(source) // _BYTES_PER_REPORT
+    left = min(_REPORTS_MIN + len(source) // _BYTES_PER_REPORT, _REPORTS_MAX)
 
     def give_up(_offset: int, _error: bool) -> bool:
         nonlocal left
@@ -134,6 +150,21 @@ def _parse(parser: Parser, source: bytes) -> Tree | None:
         return parser.parse(read, progress_callback=give_up)
     except ValueError:  # what the binding raises when it was told to give up
         return None
+
+
+def _too_damaged(tree: Tree) -> bool:
+    """Only what holds errors is looked at."""
+    cursor = tree.walk()
+    while True:
+        node = cursor.node
+        damaged = node is not None and node.has_error
+        if node is not None and damaged and node.is_error and node.child_count > _DAMAGE_LIMIT:
+            return True
+        if damaged and cursor.goto_first_child():
+            continue
+        while not cursor.goto_next_sibling():
+            if not cursor.goto_parent():
+                return False
 
 
 def _told(captures: dict[str, list[Node]]) -> Iterator[tuple[_Found, int, bool]]:
