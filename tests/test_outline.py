@@ -117,7 +117,6 @@ def test_what_has_no_grammar_has_no_outline(name: str) -> None:
         b"[" * 10_000 + b"]" * 10_000,
         b"\xff\xfe" + "def f(): pass\n".encode("utf-16-le"),
         b"def f(:\n" * 5_000,
-        b"/*\n" * 87_000,  # the parser tries ever more readings of it
     ],
 )
 @pytest.mark.parametrize("name", ["a.py", "a.js", "a.cpp"])
