@@ -189,7 +189,7 @@ def test_where_the_system_watches_no_more_everything_is_looked_at_and_it_is_said
 
 
 def test_a_network_mount_is_not_relied_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_module, "_file_system", lambda _: "nfs4")
+    monkeypatch.setattr(watch_module, "unreported", lambda *_: "nfs4")
     desk = Watched(tmp_path)
     with desk.watch:
         assert not desk.watch.ready()

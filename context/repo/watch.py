@@ -1,11 +1,11 @@
 """Watches the folders of a repository, so that a long-lived program need not look at all of it before each turn.
 
 On Linux, by watchdog's inotify: one watch for each folder that git does not ignore, one descriptor and one thread for
-all of them; `.git` only for what a switch of branches or a stash changes. What is told is that something *may* have
-changed; what did is decided by content. Elsewhere, and where the system does not report, everything is looked at.
+all of them, and a thread that lists them; of git's own folder only what a switch of branches or a stash changes. What
+is told is that something *may* have changed; what did is decided by content. Elsewhere, and where the system does not
+report, everything is looked at.
 """
 
-import errno
 import itertools
 import os
 import shutil
@@ -18,18 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from context.repo.watch_places import LIMITS, repository, said_of, unreported
+
 if TYPE_CHECKING:
     from watchdog.observers.inotify_c import InotifyEvent, InotifyFD
 
 _GIT: Final = ".git"
 _GIT_FILES: Final = frozenset({"HEAD", "index"})
 _RULES: Final = ".gitignore"
-_NETWORK: Final = frozenset(
-    ["nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse"]
-)
 _PATIENCE_S: Final = 1.0
 _MOST_PATHS: Final = 5_000  # remembered; with more of them everything is looked at
-_LIMITS: Final = {errno.ENOSPC: "fs.inotify.max_user_watches", errno.EMFILE: "fs.inotify.max_user_instances"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +41,9 @@ class Dirty:
 class Watch:
     """Of folders below `root`; a context manager. `take` is for any thread.
 
-    `folders`: those that are not ignored, as absolute paths; it is asked on a thread of its own. `ignored` says so of
-    one that appears later. `warn` gets one line when the system does not report.
+    `folders`: those that are not ignored, as absolute paths; it is asked on a thread of its own, at first and whenever
+    what is ignored may have changed. `ignored` says so of one that appears later. `warn` gets one line when the system
+    does not report.
     """
 
     def __init__(
@@ -55,17 +54,20 @@ class Watch:
         warn: Callable[[str], None],
     ) -> None:
         self._root, self._folders, self._ignored, self._warn = root, folders, ignored, warn
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()  # guards all below
         self._paths: set[Path] = set()
         self._everything = True  # nothing is known of what happened before
-        self._watched: dict[int, Path] = {}  # by inotify's watch descriptor
+        self._watched: dict[int, tuple[Path, int]] = {}  # by inotify's watch descriptor: where, and watchdog's id
         self._places: dict[Path, int] = {}  # the other way round
-        self._ids = itertools.count()  # a folder that was moved is added again, and watchdog minds equal ones
-        self._reports = False
+        self._ids = itertools.count()
+        self._asked, self._listed = 1, 0  # how often the folders were to be listed, and up to which time they are
+        self._reports = self._lost = self._closed = False
         self._inotify: InotifyFD | None = None
-        self._starting: threading.Thread | None = None
-        self._bell = Path(tempfile.mkdtemp(prefix="keepwarm-"))
-        self._rung = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._git: Path | None = None
+        self._above: frozenset[Path] = frozenset()
+        self._bell: Path | None = None  # a folder of our own; without one nothing is ever quiet
+        self._heard = -1
 
     @property
     def reports(self) -> bool:
@@ -74,167 +76,236 @@ class Watch:
 
     @property
     def watched(self) -> frozenset[Path]:
-        with self._lock:
-            return frozenset(self._watched.values()) - {self._bell}
+        with self._changed:
+            return frozenset(self._places) - {self._bell}
 
     def __enter__(self) -> Self:
         if sys.platform == "linux":
-            self._starting = threading.Thread(target=self._start, name="watch", daemon=True)
-            self._starting.start()
+            with suppress(OSError):
+                self._bell = Path(tempfile.mkdtemp(prefix="keepwarm-"))
+            self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+            self._thread.start()
         else:
             self._warn(f"Changes are not watched on {sys.platform} yet: files are looked at before each turn.")
         return self
 
     def __exit__(self, *_: object) -> None:
         self.ready()
-        inotify, self._inotify, self._reports = self._inotify, None, False
+        with self._changed:
+            inotify, self._inotify, self._reports, self._closed = self._inotify, None, False, True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
         if inotify is not None:
             inotify.stop()
             inotify.join()
-        shutil.rmtree(self._bell, ignore_errors=True)
+        if self._bell is not None:
+            shutil.rmtree(self._bell, ignore_errors=True)
 
     def ready(self) -> bool:
         """Wait until all folders are watched. Whether they are."""
-        if self._starting is not None:
-            self._starting.join()
-        return self._reports
+        with self._changed:
+            self._changed.wait_for(lambda: self._thread is None or self._closed or self._asked == self._listed)
+            return self._reports
 
     def quiet(self) -> bool:
         """Whether nothing has happened since the last `take`. Waits for what the system has yet to report."""
         if not self._reports or not self._caught_up():
             return False
-        with self._lock:
-            return self._reports and not self._everything and not self._paths
+        with self._changed:
+            return self._reports and not self._everything and not self._paths and self._asked == self._listed
 
     def _caught_up(self) -> bool:
-        """Events come in order: when that of a file of our own is here, all earlier ones are."""
-        self._rung.clear()
+        """Events come in order: when that of a folder of our own is here, all earlier ones are."""
+        if self._bell is None:
+            return False
+        number = next(self._ids)  # so that one which is heard late is not taken for this one
         try:
-            (self._bell / "bell").write_bytes(b"")
+            (self._bell / str(number)).mkdir()
+            (self._bell / str(number)).rmdir()
         except OSError:
             return False
-        return self._rung.wait(_PATIENCE_S)
+        with self._changed:
+            return self._changed.wait_for(lambda: self._heard >= number, _PATIENCE_S)
 
     def take(self) -> Dirty:
         """What may have changed since the last time."""
-        with self._lock:
+        with self._changed:
             dirty = Dirty(frozenset(self._paths), self._everything or not self._reports)
             self._paths.clear()
             self._everything = not self._reports
         return dirty
 
-    # On the thread that starts it
+    # On the thread that lists the folders
 
-    def _start(self) -> None:
-        if (kind := _file_system(self._root)) in _NETWORK:
-            self._warn(f"Changes on {kind} are not reported: files are looked at before each turn.")
-            return
-        from watchdog.observers.inotify_c import InotifyFD
-
+    def _run(self) -> None:
         try:
+            if (kind := unreported(self._root, self._ignored)) is not None:
+                self._give_up(f"Changes on {kind} are not reported")
+                return
+            from watchdog.observers.inotify_c import InotifyFD
+
             self._inotify = InotifyFD()
             self._inotify.start()
-            folders = {self._bell, self._root, self._root / _GIT, *self._folders()}
-            while folders:  # one that is made before its parent is watched is reported by nobody
-                for folder in folders:
-                    self._add(folder)
-                folders = set(self._folders()) - self.watched - folders
+            if self._bell is not None:
+                self._add(self._bell)
+            while not self._closed:
+                self._schedule(self._asked)
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed or self._asked != self._listed)
         except OSError as error:
-            self._give_up(error)
-            return
-        with self._lock:
-            self._reports = self._everything = True
+            self._give_up(said_of(error))
+
+    def _schedule(self, asked: int) -> None:
+        """Watch what is not ignored and nothing else. Raises OSError when the system's limit is reached."""
+        self._git, self._above = repository(self._root)
+        own = {folder for folder in (self._root, self._git, *self._above) if folder is not None}
+        before = self.watched
+        listed = own | set(self._folders())
+        for folder in sorted(before - listed):  # a folder before what is in it; one without files is not listed
+            if not folder.is_relative_to(self._root) or (folder in self._places and self._ignored(folder)):
+                self._forget(folder)
+        tried, added = set[Path](), False
+        while folders := listed - self.watched - tried:
+            for folder in folders:
+                self._add(folder)
+            tried |= folders
+            added = True
+            listed = own | set(self._folders())  # one that is made before its parent is watched is reported by nobody
+        with self._changed:
+            if self._root in self._places and self._inotify is not None and not self._listed:
+                self._reports = True
+            self._everything |= added  # what happened in them until now was not reported
+            self._listed = asked
+            self._changed.notify_all()
 
     def _add(self, folder: Path) -> None:
-        """Raises OSError when the system's limit is reached; a folder that went meanwhile is left out."""
+        """Raises OSError when the system's limit is reached; one that went meanwhile or is closed to us is left out."""
         from watchdog.observers.inotify_c import InotifyConstants as Mask
 
-        wanted = Mask.IN_CREATE | Mask.IN_CLOSE_WRITE | Mask.IN_MOVED_FROM | Mask.IN_MOVED_TO | Mask.IN_DELETE
-        wanted |= Mask.IN_ATTRIB | Mask.IN_DELETE_SELF | Mask.IN_MOVE_SELF | Mask.IN_ONLYDIR | Mask.IN_DONT_FOLLOW
-        with self._lock:
-            inotify = self._inotify
-            if inotify is None or folder in self._places:
-                return
-        mask: Any = wanted
+        wanted = Mask.IN_CREATE | Mask.IN_MODIFY | Mask.IN_CLOSE_WRITE | Mask.IN_MOVED_FROM | Mask.IN_MOVED_TO
+        wanted |= Mask.IN_DELETE | Mask.IN_ATTRIB | Mask.IN_DELETE_SELF | Mask.IN_MOVE_SELF
+        mask: Any = wanted | Mask.IN_ONLYDIR | Mask.IN_DONT_FOLLOW
+        if (inotify := self._inotify) is None:
+            return
+        number: Any = next(self._ids)
         try:
-            place = inotify.add_callback(os.fsencode(folder), mask, self, next(self._ids))  # type: ignore[arg-type]
+            place: Any = inotify.add_callback(os.fsencode(folder), mask, self, number)
         except OSError as error:
-            if error.errno in _LIMITS:
+            if error.errno in LIMITS:
                 raise
             return
-        with self._lock:
-            if (before := self._watched.get(place)) is not None:  # it was moved
-                self._places.pop(before, None)
-            self._watched[place], self._places[folder] = folder, place
+        gone: list[Any] = [(place, number)] if place < 0 else []  # watchdog raises nothing for EACCES
+        with self._changed:
+            if not gone:
+                if (same := self._watched.get(place)) is not None:  # watched already, maybe under another name
+                    gone.append((place, same[1]))
+                    self._places.pop(same[0], None)
+                if (other := self._places.get(folder)) is not None:  # another folder was there before
+                    gone.append((other, self._watched.pop(other)[1]))
+                self._watched[place], self._places[folder] = (folder, number), place
+        inotify.remove_callbacks(gone)
 
-    def _give_up(self, error: OSError) -> None:
-        with self._lock:
-            self._reports, self._everything = False, True
-        limit = _LIMITS.get(error.errno or 0)
-        why = f"{limit} is reached; raise it with sysctl" if limit else str(error)
-        self._warn(f"The system watches no more folders ({why}): files are looked at before each turn.")
-        if (inotify := self._inotify) is not None:
-            self._inotify = None
+    def _forget(self, top: Path) -> None:
+        """Watch neither `top` nor what is in it."""
+        below = f"{top}{os.sep}"
+        with self._changed:
+            folders = [folder for folder in self._places if folder == top or str(folder).startswith(below)]
+            places = [self._places.pop(folder) for folder in folders]
+            gone: list[Any] = [(place, self._watched.pop(place)[1]) for place in places]
+            inotify = self._inotify
+        if inotify is not None:
+            inotify.remove_callbacks(gone)
+
+    def _give_up(self, why: str | None = None) -> None:
+        """Everything is looked at from now on. `why`: what is said of it, once."""
+        with self._changed:
+            if self._lost or self._closed:
+                return
+            inotify, self._inotify = self._inotify, None
+            self._everything, self._reports, self._lost = True, False, True
+        if inotify is not None:
             inotify.stop()
+        if why is not None:
+            self._warn(f"{why}: files are looked at before each turn.")
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
 
     # On the thread of inotify (watchdog's WatchCallback)
 
     def on_event(self, event: "InotifyEvent") -> None:
-        with self._lock:
-            folder = self._watched.get(event.wd)
+        with self._changed:
+            folder, _ = self._watched.get(event.wd, (None, 0))
         if folder is None:
             return
+        name = os.fsdecode(event.name)
         if folder == self._bell:
-            self._rung.set()
-            return
-        path = folder / os.fsdecode(event.name) if event.name else folder
-        if folder.name == _GIT and folder.parent == self._root:
-            if path.name in _GIT_FILES:
-                self._note(None)
-            return
-        self._note(None if path.name == _RULES or event.is_delete_self or event.is_move_self else path)
-        if event.is_directory and (event.is_create or event.is_moved_to):
-            self._note(None)  # what was made in it before it was watched is not reported
-            self._watch_new(path)
+            self._hear(int(name) if name.isdecimal() else -1)
+        elif folder == self._git or folder in self._above:
+            if name in (_GIT_FILES if folder == self._git else (_RULES,)):
+                self._ask()
+        elif name == _RULES or (folder == self._root and name == _GIT):
+            self._ask()
+        elif not name:
+            self._note(None if event.is_delete_self or event.is_move_self else folder)
+            if folder == self._root and event.is_move_self:
+                self._give_up()
+        else:
+            self._note(folder / name)
+            if event.is_directory:
+                self._follow(folder / name, event)
 
     def on_watch_deleted(self, wd: int) -> None:
-        with self._lock:
-            if (folder := self._watched.pop(wd, None)) is not None and self._places.get(folder) == wd:
+        with self._changed:
+            folder, _ = self._watched.pop(wd, (None, 0))
+            if folder is not None and self._places.get(folder) == wd:
                 del self._places[folder]
+        if folder == self._root and not self._closed:
+            self._give_up()
 
     def on_queue_overflow(self) -> None:
-        self._note(None)
+        self._ask()
+
+    def _hear(self, number: int) -> None:
+        with self._changed:
+            self._heard = max(self._heard, number)
+            self._changed.notify_all()
 
     def _note(self, path: Path | None) -> None:
         """`path` may have changed; None: anything may."""
-        with self._lock:
+        with self._changed:
             self._everything |= path is None or len(self._paths) >= _MOST_PATHS
             if self._everything:
                 self._paths.clear()
             elif path is not None:
                 self._paths.add(path)
 
+    def _ask(self) -> None:
+        """Anything may have changed, and with it which folders are to be watched."""
+        self._note(None)
+        with self._changed:
+            self._asked += 1
+            self._changed.notify_all()
+
+    def _follow(self, top: Path, event: "InotifyEvent") -> None:
+        """A folder came, went, or was opened to us."""
+        if event.is_moved_from:
+            self._forget(top)
+        if event.is_create or event.is_moved_to or (event.is_attrib and top not in self._places):
+            self._watch_new(top)
+            self._note(None)  # what was made in it before it was watched is not reported
+
     def _watch_new(self, top: Path) -> None:
         pending = [top]
         while pending:
             folder = pending.pop()
-            if folder.is_symlink() or self._ignored(folder):
+            if os.path.islink(folder) or self._ignored(folder):
                 continue
             try:
                 self._add(folder)  # before it is listed: what is made in between is reported
             except OSError as error:
-                self._give_up(error)
+                self._give_up(said_of(error))
                 return
             with suppress(OSError):
                 pending += [path for path in folder.iterdir() if path.is_dir()]
-
-
-def _file_system(path: Path) -> str | None:
-    """The kind of file system that `path` lies on (proc(5), /proc/pid/mounts); None: not known."""
-    try:
-        lines = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
-    except OSError:
-        return None
-    mounts = [(mount.replace("\\040", " "), kind) for _, mount, kind, *_ in (line.split(" ") for line in lines)]
-    holding = [(len(mount), kind) for mount, kind in mounts if path.is_relative_to(mount)]
-    return max(holding)[1] if holding else None

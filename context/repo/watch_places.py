@@ -1,0 +1,67 @@
+"""Where changes are reported at all, and where git keeps what decides which files there are."""
+
+import errno
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+LIMITS: Final = {errno.ENOSPC: "fs.inotify.max_user_watches", errno.EMFILE: "fs.inotify.max_user_instances"}
+_GIT: Final = ".git"
+# Others change files on these, of which this kernel hears nothing (inotify(7), "Limitations and caveats").
+_NETWORK: Final = frozenset(
+    [
+        *("nfs", "nfs4", "cifs", "smb3", "9p", "afs", "ceph", "lustre", "virtiofs", "vboxsf"),
+        *("fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone", "fuse.vmhgfs-fuse"),
+    ]
+)
+_ESCAPED: Final = re.compile(rb"\\([0-3][0-7]{2})")  # white space in the names of mounts
+
+
+def unreported(root: Path, ignored: Callable[[Path], bool], mounts: Path = Path("/proc/self/mounts")) -> str | None:
+    """The kind of a file system that does not report changes, if `root` lies on one, or a folder below it does that is
+    not `ignored`.
+    """
+    here, kinds = Path(os.path.realpath(root)), _kinds(mounts)
+    around = [place for place in kinds if here.is_relative_to(place)]
+    if around and (kind := kinds[max(around, key=lambda place: len(place.parts))]) in _NETWORK:
+        return kind
+    below = {place: kind for place, kind in kinds.items() if here in place.parents and kind in _NETWORK}
+    return next((kind for place, kind in below.items() if not ignored(root / place.relative_to(here))), None)
+
+
+def said_of(error: OSError) -> str:
+    """What a person is told when inotify refuses a folder."""
+    limit = LIMITS.get(error.errno or 0)
+    why = f"{limit} is reached; raise it with sysctl" if limit else str(error)
+    return f"The system watches no more folders ({why})"
+
+
+def repository(root: Path) -> tuple[Path | None, frozenset[Path]]:
+    """Where git keeps HEAD and index of what `root` lies in (gitrepository-layout(5); in a second working tree, and in
+    a submodule, `.git` is a file that names it), and the folders above `root` whose rules hold in it.
+    """
+    for folder in (root, *root.parents):
+        git = folder / _GIT
+        above = frozenset(between for between in root.parents if between.is_relative_to(folder))
+        with suppress(OSError):
+            if git.is_dir():
+                return git, above
+            if git.is_file():
+                return folder / os.fsdecode(git.read_bytes()).removeprefix("gitdir:").strip(), above
+    return None, frozenset()
+
+
+def _kinds(mounts: Path) -> dict[Path, str]:
+    """Of each mounted file system, by its place (proc(5), /proc/pid/mounts); of two in one place the last is seen."""
+    try:
+        lines = [line.split(b" ") for line in mounts.read_bytes().splitlines()]
+    except OSError:
+        return {}
+    return {Path(os.fsdecode(_ESCAPED.sub(_unescaped, line[1]))): os.fsdecode(line[2]) for line in lines}
+
+
+def _unescaped(found: "re.Match[bytes]") -> bytes:
+    return bytes([int(found[1], 8)])
