@@ -5,9 +5,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +21,10 @@ from context.repo import watch as watch_module
 from context.repo.core import core_files
 from context.repo.files import is_ignored, unignored_folders
 from context.repo.watch import Dirty, Watch
+from context.repo.watch_places import unreported
+
+if TYPE_CHECKING:
+    from watchdog.observers.inotify_c import InotifyEvent
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports changes so far")
 
@@ -25,11 +32,11 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux repo
 class Watched:
     """A git repository that is watched."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, kind: type[Watch] = Watch) -> None:
         self.root = root
         self.warnings: list[str] = []
         env = dict(os.environ)
-        self.watch = Watch(
+        self.watch = kind(
             root,
             lambda: unignored_folders(root, env),
             lambda folder: is_ignored(root, folder, env),
@@ -51,6 +58,13 @@ class Watched:
     def start(self) -> None:
         assert self.watch.ready()
         assert self.watch.take().everything, "of what was before nothing is known"
+
+    def settle(self) -> None:
+        """Until all that happened has been taken."""
+        end = time.monotonic() + 10
+        while not self.watch.quiet():
+            assert time.monotonic() < end, "never quiet"
+            self.watch.take()
 
     def fresh(self) -> None:
         """Let what has happened be reported, and forget it."""
@@ -86,7 +100,7 @@ def watched(tmp_path: Path) -> Iterator[Watched]:
 def test_what_is_ignored_is_never_scheduled(watched: Watched) -> None:
     """Field report 152: count the watches."""
     names = {str(folder.relative_to(watched.root)) for folder in watched.watch.watched}
-    assert names == {".", ".git", "src", "src/deep", "empty"}
+    assert names == {".", ".git", ".git/info", "src", "src/deep", "empty"}
 
 
 def test_a_write_an_atomic_save_a_rename_and_a_deletion_are_reported(watched: Watched) -> None:
@@ -222,58 +236,307 @@ def test_odd_trees_do_no_harm(tmp_path: Path) -> None:
     assert desk.warnings == []
 
 
-_steps = st.lists(
-    st.tuples(
-        st.sampled_from(["write", "delete", "rename", "make", "move"]),
-        st.integers(0, 2),
-        st.integers(0, 2),
-        st.integers(0, 3),
-    ),
-    max_size=12,
+def _moved_out(root: Path) -> None:
+    (root / "src").rename(root.with_name(f"{root.name}-src"))
+    (root / "src/deep").mkdir(parents=True)
+
+
+def _made_again(root: Path) -> None:
+    (root / "empty").rmdir()
+    (root / "empty").mkdir()
+
+
+def _swapped(root: Path) -> None:
+    (root / "src").rename(root / "third")
+    (root / "empty").rename(root / "src")
+    (root / "third").rename(root / "empty")
+
+
+def _tracked(root: Path) -> None:
+    git(root, "add", "-f", "build/out.o")
+
+
+def _another_branch(root: Path) -> None:
+    git(root, "checkout", "-q", "-b", "other")
+    git(root, "rm", "-q", "--cached", ".gitignore")
+    git(root, "add", "-f", "node_modules")
+    git(root, "commit", "-qm", "with modules")
+    git(root, "checkout", "-q", "-f", "-")
+    git(root, "checkout", "-q", "-f", "other")
+
+
+def _no_rules(root: Path) -> None:
+    (root / ".gitignore").write_text("")
+
+
+def _opened(root: Path) -> None:
+    (root / "empty").chmod(0o000)
+    (root / "empty").chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("before", "path"),
+    [
+        (_moved_out, "src/n.py"),
+        (_moved_out, "src/deep/n.py"),
+        (_made_again, "empty/n.py"),
+        (_swapped, "empty/deep/n.py"),
+        (_tracked, "build/out.o"),
+        (_another_branch, "node_modules/x/y/z.js"),
+        (_no_rules, "node_modules/x/y/n.js"),
+        (_opened, "empty/n.py"),
+    ],
+)
+def test_a_folder_is_watched_whatever_became_of_it(watched: Watched, before: Callable[[Path], None], path: str) -> None:
+    held = os.open(watched.root / "empty", os.O_RDONLY)  # as by a shell in it: its end is not reported before that
+    try:
+        before(watched.root)
+        watched.settle()
+        (watched.root / path).write_text("new")
+        assert not watched.watch.quiet()
+        assert watched.root / path in watched.watch.take().paths, "by its name of now"
+    finally:
+        os.close(held)
+
+
+def test_what_is_newly_ignored_is_watched_no_more(watched: Watched) -> None:
+    """Field report 152."""
+    (watched.root / ".gitignore").write_text("src/\nempty/\n")
+    git(watched.root, "rm", "-rq", "--cached", "src")
+    watched.settle()
+    names = {str(folder.relative_to(watched.root)) for folder in watched.watch.watched}
+    assert not names & {"src", "src/deep", "empty"}
+    (watched.root / "src/b.py").write_text("y")
+    assert watched.watch.quiet()
+
+
+@pytest.mark.parametrize("place", ["a working tree of its own", "a folder of a repository", "a new repository"])
+def test_another_branch_is_seen_wherever_git_keeps_it(tmp_path: Path, place: str) -> None:
+    main = tmp_path / "main"
+    (main / "src").mkdir(parents=True)
+    (main / "src/a.py").write_text("x")
+    root = {"a working tree of its own": tmp_path / "second", "a folder of a repository": main / "src"}.get(place, main)
+    if root != main:
+        git(main, "init", "-q")
+        git(main, "add", ".")
+        git(main, "commit", "-qm", "all")
+    if root == tmp_path / "second":
+        git(main, "worktree", "add", "-q", str(root))
+    desk = Watched(root)
+    with desk.watch:
+        desk.start()
+        if root == main:
+            git(root, "init", "-q")
+        desk.settle()
+        git(root, "checkout", "-q", "-b", "other")
+        assert not desk.watch.quiet()
+        desk.settle()
+        excluded = main / ".git/info/exclude"
+        excluded.write_text("*.tmp\n")
+        assert not desk.watch.quiet()
+        desk.settle()
+        (root.parent / "elsewhere.txt").write_text("x")
+        assert desk.watch.quiet(), "of the folders above only the rules matter"
+
+
+def test_rules_of_the_folders_above_hold(tmp_path: Path) -> None:
+    (tmp_path / "pkg/src").mkdir(parents=True)
+    (tmp_path / "pkg/src/a.py").write_text("x")
+    git(tmp_path, "init", "-q")
+    desk = Watched(tmp_path / "pkg/src")
+    with desk.watch:
+        desk.start()
+        desk.settle()
+        (tmp_path / "pkg/.gitignore").write_text("*.py\n")
+        assert not desk.watch.quiet()
+
+
+@pytest.mark.parametrize("gone", ["moved", "deleted"])
+def test_a_root_that_is_gone_is_never_quiet(watched: Watched, gone: str) -> None:
+    root = watched.root
+    if gone == "moved":
+        root.rename(root.with_name(f"{root.name}-elsewhere"))
+    else:
+        shutil.rmtree(root)
+    watched.until(lambda dirty: dirty.everything)
+    assert not watched.watch.ready()
+    assert [watched.watch.take().everything for _ in range(2)] == [True, True]
+    assert not watched.watch.quiet()
+    assert watched.warnings == []
+
+
+def test_a_root_that_is_replaced_is_watched(tmp_path: Path) -> None:
+    gate = threading.Event()
+
+    class Slow(Watch):
+        def on_event(self, event: "InotifyEvent") -> None:
+            gate.wait(10)
+            super().on_event(event)
+
+    (tmp_path / "root/src").mkdir(parents=True)
+    (tmp_path / "root/src/a.py").write_text("x")
+    desk = Watched(tmp_path / "root", Slow)
+    with desk.watch:
+        assert desk.watch.ready()
+        desk.root.rename(tmp_path / "before")
+        (desk.root / "src").mkdir(parents=True)
+        (desk.root / "src/a.py").write_text("x")
+        gate.set()
+        desk.settle()
+        (desk.root / "src/a.py").write_text("y")
+        assert not desk.watch.quiet()
+        assert desk.watch.take() == Dirty(frozenset({desk.root / "src/a.py"}))
+
+
+def test_a_report_that_comes_late_is_not_taken_for_the_one_that_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "_PATIENCE_S", 0.1)
+    gates = {b"first": threading.Event(), b"second": threading.Event()}
+
+    class Slow(Watch):
+        def on_event(self, event: "InotifyEvent") -> None:
+            if (gate := gates.get(event.name)) is not None:
+                gate.wait(10)
+            super().on_event(event)
+
+    git(tmp_path, "init", "-q")
+    desk = Watched(tmp_path, Slow)
+    with desk.watch:
+        desk.start()
+        desk.settle()
+        (tmp_path / ".git/first").write_text("means nothing")
+        assert not desk.watch.quiet(), "it is not known"
+        (tmp_path / "second").write_text("a change")
+        monkeypatch.setattr(watch_module, "_PATIENCE_S", 0.5)
+        bell = desk.watch._bell
+        assert bell is not None
+        rung = bell.stat().st_mtime_ns
+        answers: list[bool] = []
+        asking = threading.Thread(target=lambda: answers.append(desk.watch.quiet()))
+        asking.start()
+        while bell.stat().st_mtime_ns == rung:
+            os.sched_yield()
+        gates[b"first"].set()
+        asking.join()
+        gates[b"second"].set()
+        assert answers == [False]
+        desk.until(lambda dirty: tmp_path / "second" in dirty.paths)
+
+
+def test_when_the_system_loses_events_all_is_looked_at_and_watched_again(tmp_path: Path) -> None:
+    limit = int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+    if limit > 50_000:
+        pytest.skip("this machine's queue is too long to be filled in a test")
+    gate = threading.Event()
+
+    class Slow(Watch):
+        def on_event(self, event: "InotifyEvent") -> None:
+            gate.wait(10)
+            super().on_event(event)
+
+    (tmp_path / "src").mkdir()
+    for name in ("a", "b", "src/c"):
+        (tmp_path / name).write_text("x")
+    git(tmp_path, "init", "-q")
+    desk = Watched(tmp_path, Slow)
+    with desk.watch:
+        assert desk.watch.ready()
+        desk.watch.take()
+        for _ in range(limit):  # two names in turn: the system keeps one of equal events
+            for name in ("a", "b"):
+                (tmp_path / name).touch()
+        (tmp_path / "src").rename(tmp_path.with_name(f"{tmp_path.name}-src"))
+        (tmp_path / "src").mkdir()
+        (tmp_path / "src/c").write_text("y")
+        gate.set()
+        desk.until(lambda dirty: dirty.everything)
+        desk.settle()
+        (tmp_path / "src/c").write_text("z")
+        assert not desk.watch.quiet()
+    assert desk.warnings == []
+
+
+def test_kinds_of_file_systems_are_told_apart(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    root = tmp_path / "with space"
+    escaped = str(root).replace(" ", "\\040")
+
+    def kind(*lines: str, ignored: bool = False) -> str | None:
+        mounts.write_text("".join(f"{line} rw 0 0\n" for line in ("/dev/a / ext4", *lines)))
+        return unreported(root, lambda _: ignored, mounts)
+
+    assert kind() is None
+    assert kind(f"server:/x {escaped} nfs4") == "nfs4"
+    assert kind(f"server:/x {escaped}-other nfs4") is None
+    assert kind(f"auto {escaped} autofs", f"x {escaped} 9p") == "9p", "the last one covers the others"
+    assert kind(f"server:/x {tmp_path} nfs", f"/dev/b {escaped} xfs") is None
+    assert kind(f"server:/x {escaped}/data cifs") == "cifs"
+    assert kind(f"server:/x {escaped}/data cifs", ignored=True) is None
+
+
+_step = st.tuples(
+    st.sampled_from(["write", "delete", "rename", "make", "move", "out", "in", "hold"]),
+    st.integers(0, 2),
+    st.integers(0, 2),
+    st.integers(0, 3),
 )
 
 
 @settings(max_examples=40, deadline=None)
-@given(steps=_steps)
+@given(rounds=st.lists(st.lists(_step, max_size=8), max_size=4))
 def test_whatever_happens_each_path_that_differs_is_reported(
-    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int, int]]
+    tmp_path_factory: pytest.TempPathFactory, rounds: list[list[tuple[str, int, int, int]]]
 ) -> None:
-    root = tmp_path_factory.mktemp("tree")
+    """Between rounds all is taken, so that a folder which is watched no more shows in the next."""
+    root, outside = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("outside")
     for folder in range(2):
-        (root / f"d{folder}").mkdir()
+        (root / f"d{folder}/sub").mkdir(parents=True)
         (root / f"d{folder}/f0").write_text("x")
-    desk = Watched(root)
+    desk, held = Watched(root), list[int]()
 
     def state() -> dict[Path, str]:
-        return {path: path.read_text() for path in root.rglob("*") if path.is_file() and path.name != "mark"}
+        return {path: path.read_text() for path in root.rglob("*") if path.is_file()}
 
-    with desk.watch:
-        desk.start()
-        before = state()
-        for what, folder, file, other in steps:
-            path, target = root / f"d{folder}/f{file}", root / f"d{other}/f{file}"
-            try:
-                match what:
-                    case "write":
-                        path.write_text(f"{what} {other}")
-                    case "delete":
-                        path.unlink()
-                    case "rename":
-                        path.rename(target)
-                    case "make":
-                        (root / f"d{other}").mkdir()
-                    case "move":
-                        (root / f"d{folder}").rename(root / f"d{other}")
-            except OSError:
-                continue
-        after = state()
-        differing = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+    def act(what: str, folder: int, file: int, other: int) -> None:
+        here, there = root / f"d{folder}", root / f"d{other}"
+        path, target = here / f"f{file}", there / f"f{file}"
+        match what:
+            case "write":
+                path.write_text(f"{what} {other}")
+            case "delete":
+                path.unlink() if file else shutil.rmtree(here)
+            case "rename":
+                path.rename(target)
+            case "make":
+                there.mkdir()
+            case "move":
+                here.rename(there / "sub" if file else there)
+            case "out":
+                here.rename(outside / f"d{other}")
+            case "in":
+                (outside / f"d{folder}").rename(there)
+            case "hold":
+                held.append(os.open(here, os.O_RDONLY))
 
-        def told(dirty: Dirty) -> bool:
-            named = dirty.paths
-            return dirty.everything or all(any(path == at or at in path.parents for at in named) for path in differing)
-
-        desk.until(told)
+    try:
+        with desk.watch:
+            desk.start()
+            for steps in rounds:
+                desk.settle()
+                before = state()
+                for step in steps:
+                    with suppress(OSError):
+                        act(*step)
+                after = state()
+                differing = {path for path in before.keys() | after.keys() if before.get(path) != after.get(path)}
+                assert not (differing and desk.watch.quiet())
+                told = desk.watch.take()
+                missing = {path for path in differing if not told.paths & {path, *path.parents}}
+                assert told.everything or not missing
+    finally:
+        for number in held:
+            os.close(number)
 
 
 _IN_A_NAMESPACE = "echo 100 > /proc/sys/user/max_inotify_watches && exec "

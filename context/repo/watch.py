@@ -12,19 +12,18 @@ import shutil
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from context.repo.watch_places import LIMITS, repository, said_of, unreported
+from context.repo.watch_places import LIMITS, deciding_files, said_of, unreported
 
 if TYPE_CHECKING:
     from watchdog.observers.inotify_c import InotifyEvent, InotifyFD
 
 _GIT: Final = ".git"
-_GIT_FILES: Final = frozenset({"HEAD", "index"})
 _RULES: Final = ".gitignore"
 _PATIENCE_S: Final = 1.0
 _MOST_PATHS: Final = 5_000  # remembered; with more of them everything is looked at
@@ -39,7 +38,8 @@ class Dirty:
 
 
 class Watch:
-    """Of folders below `root`; a context manager. `take` is for any thread.
+    """Of folders below `root`; a context manager. `take` is for any thread. What is written is told when it is closed:
+    to be told of each write costs a third of a core while something writes as fast as it can.
 
     `folders`: those that are not ignored, as absolute paths; it is asked on a thread of its own, at first and whenever
     what is ignored may have changed. `ignored` says so of one that appears later. `warn` gets one line when the system
@@ -64,8 +64,7 @@ class Watch:
         self._reports = self._lost = self._closed = False
         self._inotify: InotifyFD | None = None
         self._thread: threading.Thread | None = None
-        self._git: Path | None = None
-        self._above: frozenset[Path] = frozenset()
+        self._deciding: Mapping[Path, frozenset[str]] = {}  # folders of which only these files matter
         self._bell: Path | None = None  # a folder of our own; without one nothing is ever quiet
         self._heard = -1
 
@@ -155,56 +154,64 @@ class Watch:
                     self._changed.wait_for(lambda: self._closed or self._asked != self._listed)
         except OSError as error:
             self._give_up(said_of(error))
+        finally:
+            with self._changed:  # nobody waits for a thread that has failed
+                self._closed = True
+                self._changed.notify_all()
 
     def _schedule(self, asked: int) -> None:
         """Watch what is not ignored and nothing else. Raises OSError when the system's limit is reached."""
-        self._git, self._above = repository(self._root)
-        own = {folder for folder in (self._root, self._git, *self._above) if folder is not None}
+        self._deciding = deciding_files(self._root)
+        own = {self._root, *self._deciding}
         before = self.watched
         listed = own | set(self._folders())
         for folder in sorted(before - listed):  # a folder before what is in it; one without files is not listed
             if not folder.is_relative_to(self._root) or (folder in self._places and self._ignored(folder)):
                 self._forget(folder)
         tried, added = set[Path](), False
-        while folders := listed - self.watched - tried:
-            for folder in folders:
-                self._add(folder)
+        while folders := listed - tried:
             tried |= folders
+            if not [folder for folder in folders if self._add(folder)]:  # or another is in its place by now
+                break
             added = True
             listed = own | set(self._folders())  # one that is made before its parent is watched is reported by nobody
         with self._changed:
-            if self._root in self._places and self._inotify is not None and not self._listed:
-                self._reports = True
+            self._reports = self._root in self._places and self._inotify is not None
             self._everything |= added  # what happened in them until now was not reported
             self._listed = asked
             self._changed.notify_all()
 
-    def _add(self, folder: Path) -> None:
-        """Raises OSError when the system's limit is reached; one that went meanwhile or is closed to us is left out."""
+    def _add(self, folder: Path) -> bool:
+        """Whether it was not watched before. One that went meanwhile or is closed to us is left out.
+
+        Raises OSError when the system's limit is reached.
+        """
         from watchdog.observers.inotify_c import InotifyConstants as Mask
 
-        wanted = Mask.IN_CREATE | Mask.IN_MODIFY | Mask.IN_CLOSE_WRITE | Mask.IN_MOVED_FROM | Mask.IN_MOVED_TO
+        wanted = Mask.IN_CREATE | Mask.IN_CLOSE_WRITE | Mask.IN_MOVED_FROM | Mask.IN_MOVED_TO
         wanted |= Mask.IN_DELETE | Mask.IN_ATTRIB | Mask.IN_DELETE_SELF | Mask.IN_MOVE_SELF
         mask: Any = wanted | Mask.IN_ONLYDIR | Mask.IN_DONT_FOLLOW
         if (inotify := self._inotify) is None:
-            return
+            return False
         number: Any = next(self._ids)
         try:
             place: Any = inotify.add_callback(os.fsencode(folder), mask, self, number)
         except OSError as error:
             if error.errno in LIMITS:
                 raise
-            return
+            return False
         gone: list[Any] = [(place, number)] if place < 0 else []  # watchdog raises nothing for EACCES
         with self._changed:
+            same = self._watched.get(place)
             if not gone:
-                if (same := self._watched.get(place)) is not None:  # watched already, maybe under another name
+                if same is not None:  # watched already, maybe under another name
                     gone.append((place, same[1]))
                     self._places.pop(same[0], None)
                 if (other := self._places.get(folder)) is not None:  # another folder was there before
                     gone.append((other, self._watched.pop(other)[1]))
                 self._watched[place], self._places[folder] = (folder, number), place
         inotify.remove_callbacks(gone)
+        return place >= 0 and (same is None or same[0] != folder)
 
     def _forget(self, top: Path) -> None:
         """Watch neither `top` nor what is in it."""
@@ -217,8 +224,8 @@ class Watch:
         if inotify is not None:
             inotify.remove_callbacks(gone)
 
-    def _give_up(self, why: str | None = None) -> None:
-        """Everything is looked at from now on. `why`: what is said of it, once."""
+    def _give_up(self, why: str) -> None:
+        """Everything is looked at from now on, which is said once."""
         with self._changed:
             if self._lost or self._closed:
                 return
@@ -226,8 +233,7 @@ class Watch:
             self._everything, self._reports, self._lost = True, False, True
         if inotify is not None:
             inotify.stop()
-        if why is not None:
-            self._warn(f"{why}: files are looked at before each turn.")
+        self._warn(f"{why}: files are looked at before each turn.")
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -242,15 +248,16 @@ class Watch:
         name = os.fsdecode(event.name)
         if folder == self._bell:
             self._hear(int(name) if name.isdecimal() else -1)
-        elif folder == self._git or folder in self._above:
-            if name in (_GIT_FILES if folder == self._git else (_RULES,)):
+        elif folder in self._deciding:
+            if name in self._deciding[folder]:
                 self._ask()
         elif name == _RULES or (folder == self._root and name == _GIT):
             self._ask()
+        elif folder == self._root and event.is_move_self:
+            self._forget(folder)
+            self._ask()
         elif not name:
             self._note(None if event.is_delete_self or event.is_move_self else folder)
-            if folder == self._root and event.is_move_self:
-                self._give_up()
         else:
             self._note(folder / name)
             if event.is_directory:
@@ -262,7 +269,7 @@ class Watch:
             if folder is not None and self._places.get(folder) == wd:
                 del self._places[folder]
         if folder == self._root and not self._closed:
-            self._give_up()
+            self._ask()
 
     def on_queue_overflow(self) -> None:
         self._ask()
@@ -283,9 +290,9 @@ class Watch:
 
     def _ask(self) -> None:
         """Anything may have changed, and with it which folders are to be watched."""
-        self._note(None)
         with self._changed:
             self._asked += 1
+            self._note(None)
             self._changed.notify_all()
 
     def _follow(self, top: Path, event: "InotifyEvent") -> None:

@@ -10,6 +10,7 @@ from typing import Final
 
 LIMITS: Final = {errno.ENOSPC: "fs.inotify.max_user_watches", errno.EMFILE: "fs.inotify.max_user_instances"}
 _GIT: Final = ".git"
+_RULES: Final = ".gitignore"
 # Others change files on these, of which this kernel hears nothing (inotify(7), "Limitations and caveats").
 _NETWORK: Final = frozenset(
     [
@@ -39,19 +40,34 @@ def said_of(error: OSError) -> str:
     return f"The system watches no more folders ({why})"
 
 
-def repository(root: Path) -> tuple[Path | None, frozenset[Path]]:
-    """Where git keeps HEAD and index of what `root` lies in (gitrepository-layout(5); in a second working tree, and in
-    a submodule, `.git` is a file that names it), and the folders above `root` whose rules hold in it.
+def deciding_files(root: Path) -> dict[Path, frozenset[str]]:
+    """By their folders, the files outside of what git tracks below `root` that decide what is checked out there and
+    what is ignored (gitrepository-layout(5), gitignore(5)). Empty where there is no repository.
     """
-    for folder in (root, *root.parents):
-        git = folder / _GIT
-        above = frozenset(between for between in root.parents if between.is_relative_to(folder))
-        with suppress(OSError):
-            if git.is_dir():
-                return git, above
-            if git.is_file():
-                return folder / os.fsdecode(git.read_bytes()).removeprefix("gitdir:").strip(), above
-    return None, frozenset()
+    for top in (root, *root.parents):
+        if (git := _git_folder(top)) is not None:
+            found = {folder: frozenset({_RULES}) for folder in root.parents if folder.is_relative_to(top)}
+            return found | {git: frozenset({"HEAD", "index"}), _common(git) / "info": frozenset({"exclude"})}
+    return {}
+
+
+def _git_folder(top: Path) -> Path | None:
+    """In a second working tree and in a submodule, `.git` is a file that names it."""
+    git = top / _GIT
+    with suppress(OSError):
+        if git.is_dir():
+            return git
+        if git.is_file():
+            return top / os.fsdecode(git.read_bytes()).removeprefix("gitdir:").strip()
+    return None
+
+
+def _common(git: Path) -> Path:
+    """What all working trees of a repository share."""
+    try:
+        return git / os.fsdecode((git / "commondir").read_bytes()).strip()
+    except OSError:
+        return git
 
 
 def _kinds(mounts: Path) -> dict[Path, str]:
