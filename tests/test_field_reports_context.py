@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from itertools import count, pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from desk import Desk, compact
@@ -42,7 +43,7 @@ def desk(repository: Path, environment: dict[str, str], home: Path, server: Emul
     return Desk(repository, {**environment, "DEEPSEEK_API_KEY": "no-real-key"}, server, server.clock)
 
 
-def told(desk: Desk, *kinds: type[events.Event]) -> list[events.Event]:
+def told(desk: Desk, *kinds: type[Any]) -> list[Any]:
     return [event for event in desk.seen if isinstance(event, kinds)]
 
 
@@ -94,7 +95,7 @@ def test_a_context_that_was_written_to_the_cache_fills_the_window(
     assert desk.calls()[-1].usage.input_total == 60_003
     assert told(desk, events.CompactionStarted) == []
     desk.run("and on", model=CLAUDE)
-    sizes = [event.tokens for event in desk.seen if isinstance(event, events.CompactionStarted)]
+    sizes = [event.tokens for event in told(desk, events.CompactionStarted)]
     assert len(sizes) == full
     assert all(60_003 <= tokens < 60_100 for tokens in sizes)
 
@@ -120,7 +121,7 @@ def test_a_counter_that_is_off_is_right_after_one_reply(
 
 
 def test_room_is_made_when_a_server_says_in_its_words_that_there_is_none(desk: Desk, server: Emulator) -> None:
-    """Field report 81: LM Studio refuses the 28th of 40 files, and the turn goes on with the first half folded away."""
+    """Field report 81: LM Studio refuses in the second of two turns, which goes on with the first half folded away."""
     for number in range(1, 41):
         (desk.repository / f"{number}.txt").write_text(f"{number} {'word ' * 10}\n" * 400)
     files = count(1)
@@ -139,7 +140,6 @@ def test_room_is_made_when_a_server_says_in_its_words_that_there_is_none(desk: D
     refused = [at for at, bill in enumerate(server.bills) if bill is None]
     assert len(refused) == 1, "not sent again as it was"
     (epoch,) = told(desk, events.EpochStarted)
-    assert isinstance(epoch, events.EpochStarted)
     assert (epoch.reason, told(desk, events.CompactionStarted)) == ("pressure", [])
     assert epoch.tokens_after < epoch.tokens_before / 2
     sizes = [bill.input_total for bill in server.bills if bill]
@@ -157,8 +157,6 @@ def test_without_compaction_a_refused_prompt_ends_with_choices(desk: Desk, serve
     assert len(server.requests) == before + 1
     assert told(desk, events.CompactionStarted, events.EpochStarted) == []
     (*_, last) = told(desk, events.TurnFinished)
-    assert isinstance(last, events.TurnFinished)
-    assert last.message is not None
     assert "Start a new session, or use a larger model. Everything so far is kept" in last.message
     desk.run("go on", model=GPT, compact="off")
     bill = server.bills[-1]
