@@ -23,8 +23,6 @@ from agent.conversation import Conversation
 from agent.ledger import Ledger
 from agent.reports.cache_status import CacheStatus, cache_status
 from agent.screens.text import OneShotText
-from backends.base import Usage
-from context.epoch import is_full
 
 pytest_plugins = ["waiting_fixtures"]
 
@@ -205,20 +203,6 @@ async def test_a_summary_is_asked_for_behind_the_live_prefix_and_leaves_no_mark(
         assert after.raw.count(b"prompt_cache_breakpoint") >= 2, "the ends of layers"
     assert bills[-1] is not None
     assert bills[-1].read > 0, "the head is still there"
-
-
-@pytest.mark.parametrize(
-    ("usage", "total"),
-    [
-        (Usage(184_704 - 183_936, 183_936, 0, 0, 20, 0), 184_704),  # 75: OpenAI's input counts what was cached
-        (Usage(3, 0, 60_000, 0, 20, 0), 60_003),  # 76: Anthropic's does not
-    ],
-)
-def test_the_size_of_the_context_counts_each_token_once(usage: Usage, total: int) -> None:
-    """Field reports 75 and 76. The former's session, of a window of 400,000, was compacted at 184,704."""
-    assert usage.input_total == total
-    assert not is_full(total, 400_000, 400_000 // 8)
-    assert is_full(184_704 + 183_936, 400_000, 400_000 // 8), "counted twice it would be"
 
 
 async def test_the_last_request_stands_verbatim_behind_the_summary(
