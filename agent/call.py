@@ -70,12 +70,13 @@ class Caller:
         """
         return await self._call(bill, None)
 
-    async def ask_aside(self, question: Block, bill: Bill) -> Reply:
-        """Send the session's prompt with `question` behind it, and append neither that nor the reply.
+    async def ask_aside(self, question: Block, bill: Bill, blocks: int) -> Reply:
+        """Send the first `blocks` of the session's prompt with `question` behind them, and append neither that nor the
+        reply.
 
         The request reads what the conversation has in the cache. Raises BackendError when no retry can help.
         """
-        return await self._call(bill, question)
+        return await self._call(bill, (question, blocks))
 
     async def size(self, prompt: Prompt | None = None) -> int:
         """The model's own tokens of `prompt` (None: the session's), as far as they are known before it is sent."""
@@ -83,7 +84,7 @@ class Caller:
         await self._count(prompt)
         return self._forecaster.size(prompt)
 
-    async def _call(self, bill: Bill, aside: Block | None) -> Reply:
+    async def _call(self, bill: Bill, aside: tuple[Block, int] | None) -> Reply:
         attempt = 1
         while True:
             try:
@@ -111,11 +112,11 @@ class Caller:
         self._counted = prompt
         self._unrecorded += unknown.values()
 
-    async def _attempt(self, bill: Bill, aside: Block | None) -> Reply:
+    async def _attempt(self, bill: Bill, aside: tuple[Block, int] | None) -> Reply:
         session, ledger, backend = self._session, self._session.ledger, self._backend
-        await self._count(session.prompt if aside is None else session.prompt.append(aside))
+        await self._count(session.prompt if aside is None else session.prompt.append(aside[0]))
         started = self._clock.now()
-        plan = self._forecaster.plan(started) if aside is None else self._forecaster.aside(aside, started)
+        plan = self._forecaster.plan(started) if aside is None else self._forecaster.aside(*aside, started)
         purpose = "turn" if aside is None else "compaction"
         usd, _ = self._pricing(replace(plan.forecast.usage, output=0), datetime.fromtimestamp(started, UTC))
         expected = ForecastRow(plan.forecast.usage, plan.forecast.total, usd)

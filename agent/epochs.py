@@ -6,7 +6,7 @@ line each (their text goes to a file), or a summary in place of the history. Whe
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,12 +14,12 @@ from typing import Final
 
 from agent import events
 from agent.bill import Bill
-from agent.call import Caller
+from agent.call import Caller, Reply
 from agent.forecaster import Forecaster
 from agent.ledger_rows import EpochRow
 from agent.parts import Parts
 from agent.price_levels import prices_at
-from backends.base import BackendError, StopReason
+from backends.base import BackendError, ErrorKind, StopReason
 from context.block import Block, Layer, Role
 from context.compaction import compacted, instruction_block
 from context.economics import Prices
@@ -32,7 +32,7 @@ from context.epoch import (
     expected_calls_left,
     is_full,
 )
-from context.fold import Folded, fold
+from context.fold import fold, fold_results, is_command
 from context.forecast import Cause
 from context.layers.command import notice_block
 from context.notices import Environment, changes
@@ -41,6 +41,7 @@ from context.prompt import Prompt
 _MOST_IN_A_ROW: Final = 2
 _SUMMARY: Final = 2_000  # tokens that a summary is expected to take
 _LEAST_ROOM: Final = 0.5  # share of a full prompt that folding must free to be a help for long
+_NO_FILES: Final = "Old outputs cannot be put into files"
 _UNTOLD: Final = ""  # a mode that is none: the next notices tell the mode
 _COLD: Final = {
     Cause.EXPIRED: Reason.COLD,
@@ -74,6 +75,18 @@ class Epochs:
         self._forecaster = forecaster
         self._caller = caller
         self._rewriting = rewriting
+        self._window = parts.backend.capabilities.context
+
+    def learn_window(self, tokens: int | None) -> None:
+        """The server has named the size of its window: what was assumed of it is not asked for again."""
+        if tokens is not None and tokens < self._window:
+            self._emit(
+                events.Notice(
+                    f"The server's context window is {tokens:,} tokens, and not {self._window:,} as assumed: what "
+                    "follows is made to fit. Set `context` for this model to say so at once."
+                )
+            )
+            self._window = tokens
 
     async def begin_turn(self, now: Environment, bill: Bill) -> None:
         """Begin a new epoch before a command is appended, if that is worth it.
@@ -88,7 +101,7 @@ class Epochs:
         decision = decide_compaction(
             tokens=outlook.tokens,
             after=self._compacted_size(),
-            window=self._can.context,
+            window=self._window,
             reply_reserve=self._reserve,
             warm=outlook.read * 2 > outlook.tokens,
             calls_left=self._calls_left(),
@@ -110,16 +123,17 @@ class Epochs:
             if not overflowed and not await self._is_full():
                 return True
             folded = await self._fold(Reason.PRESSURE, now, await self._outlook())
-            if not folded and not await self.compact(now, bill, open_turn=True):
+            if not folded and not await self.compact(now, bill, open_turn=True, refused=overflowed):
                 return False
             overflowed = False
         return not await self._is_full()
 
-    async def compact(self, now: Environment, bill: Bill, *, open_turn: bool = False) -> bool:
+    async def compact(self, now: Environment, bill: Bill, *, open_turn: bool = False, refused: bool = False) -> bool:
         """A summary in place of the history: asked for as a suffix of the conversation, which is read from the cache.
 
         Whether the epoch began: a failed call, a reply that is no summary, or a prompt that would not shrink changes
-        nothing. `open_turn`: the last request is being worked on.
+        nothing. `open_turn`: the last request is being worked on. `refused`: the prompt as it is does not fit the
+        window, so that the question stands behind what was answered before.
         """
         if not self._rewriting.compacts or self.is_new:
             return False
@@ -128,7 +142,7 @@ class Epochs:
         self._emit(events.CompactionStarted(before))
         spent = bill.known_usd
         try:
-            reply = await self._caller.ask_aside(instruction_block(), bill)
+            reply, blocks_seen = await self._summary(bill, refused=refused or before + _SUMMARY > self._window)
         except BackendError as error:
             self._emit(events.CompactionFinished("failed", str(error), before, None, None))
             return False
@@ -138,7 +152,12 @@ class Epochs:
             self._emit(events.CompactionFinished("refused", "the model gave no summary", before, None, cost))
             return False
         head = await asyncio.to_thread(self._rewriting.head)
-        blocks = [*head, *compacted(session.prompt, summary, open_turn=open_turn)]
+        try:
+            unseen = await asyncio.to_thread(self._unseen, blocks_seen)
+        except OSError as error:
+            self._emit(events.CompactionFinished("failed", f"{_NO_FILES} ({error})", before, None, cost))
+            return False
+        blocks = [*head, *compacted(session.prompt, summary, open_turn=open_turn, seen=blocks_seen, unseen=unseen)]
         after = await self._caller.size(Prompt.empty().extend(blocks))
         if after >= before:
             self._emit(events.CompactionFinished("refused", "the summary is no shorter", before, after, cost))
@@ -147,6 +166,37 @@ class Epochs:
         self._begin(Reason.COMPACTED, blocks, now, (before, after), expected, open_turn=open_turn)
         self._emit(events.CompactionFinished("done", None, before, after, cost))
         return True
+
+    async def _summary(self, bill: Bill, *, refused: bool) -> tuple[Reply, int]:
+        """The model's summary, and how many blocks of the prompt it has seen for it. Raises BackendError."""
+        whole = self._session.prompt.length
+        places = sorted({self._forecaster.answered(), self._before_last_command()} - {0, whole}, reverse=True)
+        if not refused or not places:
+            places.insert(0, whole)
+        while True:
+            blocks = places.pop(0)
+            try:
+                return await self._caller.ask_aside(instruction_block(), bill, blocks), blocks
+            except BackendError as error:
+                if error.kind is not ErrorKind.OVERFLOW or not places:
+                    raise
+                self.learn_window(error.window)
+
+    def _before_last_command(self) -> int:
+        """Blocks ahead of the last command; 0 where nothing was said before it."""
+        prompt: Prompt | None = self._session.prompt
+        start = self._session.prompt.head(Layer.PROJECT).length
+        while prompt is not None and prompt.block is not None and prompt.length > start + 1:
+            if is_command(prompt.block):
+                return prompt.length - 1
+            prompt = prompt.parent
+        return 0
+
+    def _unseen(self, blocks: int) -> str:
+        """What the calls behind the first `blocks` gave; long outputs go into files. Raises OSError."""
+        told, outputs = fold_results(self._session.prompt.since(blocks), str(self._rewriting.folder))
+        self._write(outputs)
+        return told
 
     async def compact_before_cold(self, now: Environment, bill: Bill, p_return: float) -> bool:
         """Compact a large session that nobody is expected back to before its lease ends, if that pays.
@@ -187,9 +237,9 @@ class Epochs:
         if not worth:
             return False
         try:
-            await asyncio.to_thread(self._keep, folded)
+            await asyncio.to_thread(self._write, folded.outputs)
         except OSError as error:
-            self._emit(events.Notice(f"Old outputs cannot be put into files ({error}): the history stays as it is."))
+            self._emit(events.Notice(f"{_NO_FILES} ({error}): the history stays as it is."))
             return False
         open_turn = reason is Reason.PRESSURE
         self._begin(reason, list(new), now, (outlook.tokens, after), decision, open_turn=open_turn)
@@ -226,11 +276,11 @@ class Epochs:
         self._rewriting.forget()
         self._emit(events.EpochStarted(row.number, row.reason, *tokens, as_is, anew))
 
-    def _keep(self, folded: Folded) -> None:
-        """Write the full text of what is folded away. Raises OSError."""
-        if folded.outputs:
+    def _write(self, outputs: Sequence[tuple[str, str]]) -> None:
+        """Keep the full text of what is folded away. Raises OSError."""
+        if outputs:
             self._rewriting.folder.mkdir(parents=True, exist_ok=True)
-        for name, text in folded.outputs:  # the name holds the text's digest: what is there is the same
+        for name, text in outputs:  # the name holds the text's digest: what is there is the same
             (self._rewriting.folder / name).write_text(text, encoding="utf-8", newline="")
 
     async def _outlook(self) -> "_Outlook":
@@ -273,10 +323,10 @@ class Epochs:
     @property
     def _reserve(self) -> int:
         """Tokens of the window that the reply is left."""
-        return min(self._can.max_output, self._can.context // 8)
+        return min(self._can.max_output, self._window // 8)
 
     async def _is_full(self) -> bool:
-        return is_full(await self._caller.size(), self._can.context, self._reserve)
+        return is_full(await self._caller.size(), self._window, self._reserve)
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,8 +84,8 @@ class Forecaster:
         self._made = Plan(session.prompt, markers, made, self._scope, self._off, response, compared)
         return self._made
 
-    def aside(self, block: Block, now: float) -> Plan:
-        """A request beside the conversation: its prompt with `block` behind it.
+    def aside(self, block: Block, blocks: int, now: float) -> Plan:
+        """A request beside the conversation: the first `blocks` of its prompt with `block` behind them.
 
         It reads what the conversation has in the cache and marks nothing of its own: nobody would read that again.
         """
@@ -93,10 +93,15 @@ class Forecaster:
         last = self._known(self._session.ledger.last_answered(self._session.id))
         mine = self._goes_on(self._session.ledger.last_answered(self._session.id, self._scope))
         written = max(plan.prompt.head(Layer.PROJECT).length, mine.blocks if mine else 0)
-        markers = tuple(marker for marker in plan.markers if marker.blocks <= written)
-        prompt = plan.prompt.append(block)
+        markers = tuple(marker for marker in plan.markers if marker.blocks <= min(written, blocks))
+        prompt = plan.prompt.at(blocks).append(block)
         made = self._forecast(prompt, markers, now, last, _anchor(mine, prompt))
         return replace(plan, prompt=prompt, markers=markers, forecast=made)
+
+    def answered(self) -> int:
+        """Blocks of the session's prompt that the last call carried which was answered in this epoch; 0: none was."""
+        mine = self._goes_on(self._session.ledger.last_answered(self._session.id, self._scope))
+        return mine.blocks if mine else 0
 
     def head(self, now: float) -> Plan:
         """The request that writes SYSTEM and PROJECT before a turn needs them, and nothing else."""

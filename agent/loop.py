@@ -119,7 +119,7 @@ class Loop:
             try:
                 reply = await self._caller.call(turn.bill)
             except BackendError as error:
-                if error.kind is ErrorKind.OVERFLOW and await self._make_more_room(turn):
+                if error.kind is ErrorKind.OVERFLOW and await self._make_more_room(turn, error.window):
                     continue
                 if (reached := self._limit(turn)) is not None:
                     return TurnEnd.LIMIT, f"{error} {reached} {GO_ON}"
@@ -150,9 +150,12 @@ class Loop:
             if verdict.nudge is not None:
                 self._session.append([notice_block(verdict.nudge)])
 
-    async def _make_more_room(self, turn: "_Turn") -> bool:
-        """When the provider says that the window is full. Not without end: a turn that needs it often is too large."""
+    async def _make_more_room(self, turn: "_Turn", window: int | None = None) -> bool:
+        """When the provider says that the window (of so many tokens) is full. Not without end: a turn that needs it
+        often is too large.
+        """
         turn.overflows += 1
+        self._epochs.learn_window(window)
         return turn.overflows <= _MOST_OVERFLOWS and await self._epochs.make_room(
             turn.environment, turn.bill, overflowed=True
         )

@@ -149,7 +149,8 @@ class BackendError(Exception):
     """A failed call.
 
     `str(error)` is one line for a person: what happened and what to do. `retry_after` in seconds, if given. `option`:
-    the cache option that the endpoint refuses (kind INVALID); the same call without it may pass.
+    the cache option that the endpoint refuses (kind INVALID); the same call without it may pass. `window`: tokens of
+    the context window, where a refusal names it (kind OVERFLOW).
     """
 
     def __init__(
@@ -160,12 +161,14 @@ class BackendError(Exception):
         retry_after: float | None = None,
         retriable: bool | None = None,
         option: CacheOption | None = None,
+        window: int | None = None,
     ):
         super().__init__(message)
         self.kind = kind
         self.retry_after = retry_after
         self.retriable = kind in RETRIABLE if retriable is None else retriable
         self.option = option
+        self.window = window
 
 
 @dataclass(frozen=True, slots=True)

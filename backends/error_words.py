@@ -48,6 +48,14 @@ _TOO_LONG_CODES: Final = frozenset(
         "string_above_max_length",  # OpenAI, one text of over 10 MB
     }
 )
+# How these sentences name the size of the window.
+_WINDOW: Final = _any_of(
+    r" > (\d[\d,]*)(?: maximum|$)",  # Anthropic
+    r"(?:context|model|prompt) (?:size|length|window)(?: of| is)?(?: only)?(?: supports)? \(?(\d[\d,]*)",  # most others
+    r">= n_ctx \((\d[\d,]*)",  # LM Studio
+    r"model with (\d[\d,]*) maximum context",  # Mistral
+    r"exceeds the maximum[^.;\d]{0,40}(\d[\d,]*)",  # Gemini, SGLang
+)
 # A single request over the limit of a whole minute: no waiting makes it smaller (OpenAI, Groq).
 _OVER_A_MINUTE: Final = _any_of(r"request too large for .{0,200}tokens per min")
 
@@ -78,6 +86,13 @@ _MONEY_CODES: Final = frozenset(
 def too_long(message: str, *codes: str) -> bool:
     """Whether the error says that the prompt does not fit the context window."""
     return any(code in _TOO_LONG_CODES for code in codes) or bool(_TOO_LONG.search(message))
+
+
+def named_window(message: str) -> int | None:
+    """Tokens of the context window that a prompt does not fit, as the error names it."""
+    found = _WINDOW.search(message)
+    number = next((group for group in found.groups() if group), "") if found else ""
+    return int(number.replace(",", "")) or None if number else None
 
 
 def over_a_minute(message: str) -> bool:

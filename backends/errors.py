@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import SplitResult, urlsplit
 
 from backends.base import BackendError, ErrorKind
-from backends.error_words import is_money_code, money_is_gone, over_a_minute, refused_option, too_long
+from backends.error_words import is_money_code, money_is_gone, named_window, over_a_minute, refused_option, too_long
 
 if TYPE_CHECKING:
     import httpx2
@@ -64,6 +64,7 @@ _NAMES_OPTIONS: Final = frozenset({400, 404, 422, None})  # statuses of an answe
 _KEY: Final = re.compile(r"sk-ant-[\w-]+|\b(?:sk|gsk|xai)-[\w-]{16,}|\bgsk_\w{16,}")
 _WAIT_TOLD: Final = re.compile(r"(?:try again|retry) in (?:(\d+)m(?!s))?(?:([\d.]+)(ms|s))?", re.IGNORECASE)
 _LONGEST_QUOTE: Final = 400
+_SHORTEST_KEY: Final = 8  # characters of what is kept out of messages; no provider gives out a shorter one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +139,8 @@ class Endpoint:
         """Someone else's words on one line, of bearable length and without a key."""
         line = " ".join(str(text).split())
         for secret in self.secrets:
-            line = line.replace(secret, "[key]")
+            if len(secret) >= _SHORTEST_KEY:  # a placeholder such as "x" stands in every word
+                line = line.replace(secret, "[key]")
         line = _KEY.sub("[key]", line)
         return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + "…"
 
@@ -205,7 +207,12 @@ def api_error(
     ticket = f", request {fault.request_id}" if fault.request_id else ""
     line = _line(kind, endpoint, f"{endpoint.quote(fault.message)} ({where}{ticket})")
     return BackendError(
-        kind, line, retry_after=wait, retriable=False if option else _retriable(kind, headers), option=option
+        kind,
+        line,
+        retry_after=wait,
+        retriable=False if option else _retriable(kind, headers),
+        option=option,
+        window=named_window(fault.message) if kind is ErrorKind.OVERFLOW else None,
     )
 
 

@@ -33,6 +33,8 @@ _REQUESTS: Final = 8_000  # bytes of all of them, about 2,000 tokens in any scri
 _FILES: Final = 60
 _UNDER_WAY: Final = "Work on the last request is under way; the summary says how far. Go on with it."
 
+_UNSEEN: Final = "These calls were made after the summary was written, and are done. What they gave:"
+
 
 @dataclass(slots=True)
 class _Record:
@@ -49,13 +51,17 @@ def instruction_block() -> Block:
     return notice_block(_INSTRUCTION)
 
 
-def compacted(prompt: Prompt, summary: str, *, open_turn: bool) -> tuple[Block, ...]:
+def compacted(
+    prompt: Prompt, summary: str, *, open_turn: bool, seen: int | None = None, unseen: str = ""
+) -> tuple[Block, ...]:
     """What follows the head once `summary` stands for the history of `prompt`.
 
     One block from the user: the summary, a record of requests and files, and the last request word for word. Then, if
-    the turn is over, the last reply. `open_turn`: the work on the last request is not done.
+    the turn is over, the last reply. `open_turn`: the work on the last request is not done. `seen`: blocks of the
+    prompt that the summary is about (None: all); `unseen`: what the calls behind them gave.
     """
-    history = prompt.since(prompt.head(Layer.PROJECT).length)
+    start = prompt.head(Layer.PROJECT).length
+    history = prompt.since(start)
     at = max((at for at, block in enumerate(history) if is_command(block)), default=None)
     record = _record(history, at)
     parts: list[Part] = [
@@ -66,8 +72,10 @@ def compacted(prompt: Prompt, summary: str, *, open_turn: bool) -> tuple[Block, 
     ]
     if at is not None:
         parts.append(Text(_request(history[at])))
-    if open_turn:
+    if open_turn and (at is None or seen is None or start + at < seen):
         parts.append(Text(f"<notice>\n{_UNDER_WAY}\n</notice>"))
+    if unseen:
+        parts.append(Text(f"<notice>\n{_UNSEEN}\n{unseen}\n</notice>"))
     block = Block.make(Layer.COMMAND, Role.USER, parts)
     reply = "" if open_turn else _last_reply(history[at or 0 :])
     return (block, reply_block([Text(reply)])) if reply.strip() else (block,)

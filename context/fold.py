@@ -62,6 +62,20 @@ def fold(prompt: Prompt, head: Sequence[Block], folder: str) -> Folded:
     return Folded(tuple(kept), tuple(outputs.items()))
 
 
+def fold_results(blocks: Sequence[Block], folder: str) -> tuple[str, list[tuple[str, str]]]:
+    """What the calls in `blocks` gave, a line each where it is long, and the outputs for `folder` as in `Folded`."""
+    calls: dict[str, ToolCall] = {}
+    outputs: dict[str, str] = {}
+    lines: list[str] = []
+    for block in blocks:
+        calls |= {call.id: call for call in block.tool_calls}
+        for result in block.tool_results:
+            part = _folded(result, calls, folder, outputs)
+            text = part.text if isinstance(part, ToolResult) else ""
+            lines.append(text if text is not result.text else f"[{_what(calls.get(result.call_id))}]\n{text}")
+    return "\n".join(lines), list(outputs.items())
+
+
 def is_command(block: Block) -> bool:
     """Whether the block holds what a person said, and not only what the program tells the model."""
     return block.layer is Layer.COMMAND and any(

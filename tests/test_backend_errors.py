@@ -6,6 +6,7 @@ import httpx2
 import pytest
 
 from backends.base import CacheOption, ErrorKind
+from backends.error_words import named_window
 from backends.errors import Endpoint, Fault, api_error, from_response, refused_option, retry_after
 
 K = ErrorKind
@@ -284,3 +285,40 @@ def test_no_message_holds_a_key() -> None:
 def test_two_servers_on_one_host_are_two_endpoints(url: str, address: str, shown: str) -> None:
     assert endpoint(url).address == address
     assert endpoint(url).shown_url == shown
+
+
+@pytest.mark.parametrize(
+    ("message", "window"),
+    [
+        ("prompt is too long: 213462 tokens > 200000 maximum", 200_000),
+        ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000", 200_000),
+        ("This model's maximum context length is 8,192 tokens. However, your messages resulted in 8545 tokens.", 8_192),
+        (
+            "This endpoint's maximum context length is 163840 tokens. However, you requested about 170000 tokens",
+            163_840,
+        ),
+        ("The decoder prompt (length 10127) is longer than the maximum model length of 8192.", 8_192),
+        ("The input (61709 tokens) is longer than the model's context length (40960 tokens).", 40_960),
+        ("Input length (160062 tokens) exceeds the maximum allowed length (59862 tokens).", 59_862),
+        ("request (25837 tokens) exceeds the available context size (25088 tokens), try increasing it", 25_088),
+        ("The input has 31430 tokens, but the context length only supports 30000.", 30_000),
+        (
+            "Trying to keep the first 10136 tokens when context the overflows. However, the model is loaded with "
+            "context length of only 7866 tokens, which is not enough.",
+            7_866,
+        ),
+        ("Cannot truncate prompt with n_keep (15028) >= n_ctx (7424)", 7_424),
+        ("The input token count (1200293) exceeds the maximum number of tokens allowed (1048576).", 1_048_576),
+        ("This model's maximum prompt length is 131072 but the request contains 537812 tokens.", 131_072),
+        ("Prompt contains 40000 tokens, too large for model with 32768 maximum context length", 32_768),
+        ("Input is too long for requested model.", None),
+        ("Context size has been exceeded.", None),
+        ("Request too large for gpt-x on tokens per min (TPM): Limit 30000, Requested 50000", None),
+    ],
+)
+def test_the_window_that_a_refusal_names_is_known(message: str, window: int | None) -> None:
+    assert named_window(message) == window
+
+
+def test_a_placeholder_for_a_key_is_not_taken_out_of_every_word() -> None:
+    assert "too long" in endpoint(secrets=("o",)).quote("prompt is too long")

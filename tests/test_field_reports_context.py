@@ -162,3 +162,19 @@ def test_without_compaction_a_refused_prompt_ends_with_choices(desk: Desk, serve
     bill = server.bills[-1]
     assert bill is not None
     assert bill.input_total > 160_000, "nothing was lost"
+
+
+def test_a_window_that_is_smaller_than_assumed_and_nothing_stale(desk: Desk, server: Emulator) -> None:
+    """What was asked is too large for the server and no output is there to fold: the summary is asked for behind what
+    was answered, the window is remembered, and the session goes on.
+    """
+    desk.run("The cat is called Mio.", again=False, model=BOX)
+    texts = [f"part {part}: " + "word " * 40_000 for part in range(5)]
+    for text in texts:
+        desk.run(text, model=BOX)
+        last = server.requests[-1].raw.decode()
+        assert text in last
+        assert "Mio" in last
+    refused = [call for call in desk.calls() if call.status == "failed"]
+    assert 1 <= len(refused) <= 2, "one as often as the window is full"
+    assert len([event for event in told(desk, events.Notice) if f"{REAL:,} tokens" in event.text]) == len(refused)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from context.block import Block, Layer, Opaque, Part, Role, Text, ToolCall, ToolResult
 from context.compaction import compacted
-from context.fold import Folded, fold
+from context.fold import Folded, fold, fold_results
 from context.layers.command import command_block, notice_block
 from context.layers.history import reply_block, results_block
 from context.prompt import Prompt
@@ -326,3 +326,19 @@ def test_reasoning_stays_exactly_where_all_that_precedes_it_did(blocks: list[Blo
     assert opaques(tuple(new)) == opaques(tuple(old.at(same)))
     for block in old.since(same)[:1]:  # the first that differs was stale
         assert block.layer is Layer.COMMAND or any(len(result.text) > 400 for result in block.tool_results)
+
+
+def test_what_a_summary_has_not_seen_is_told_beside_it() -> None:
+    """A window that is smaller than assumed: the summary was asked for behind what was answered before."""
+    seen = [*turn("Find the port."), command_block("Change it.")]
+    late = [*step("shell", {"command": "make"}, LONG), *step("edit", {"path": "a.py"}, "changed", call="c2")]
+    told, outputs = fold_results(late, FOLDER)
+    assert [text for _, text in outputs] == [LONG]
+    assert f"{FOLDER}/{outputs[0][0]}" in told
+    assert "[edit a.py]\nchanged" in told
+    prompt = prompt_of(*seen, *late)
+    (block,) = compacted(prompt, "S.", open_turn=True, seen=len(HEAD) + len(seen), unseen=told)
+    assert told in block.text
+    assert "the summary says how far" in block.text
+    (block,) = compacted(prompt, "S.", open_turn=True, seen=len(HEAD) + len(seen) - 1, unseen=told)
+    assert "the summary says how far" not in block.text, "it was written before the request came"

@@ -584,3 +584,16 @@ def test_a_tree_that_may_only_be_read_is_watched_and_shown(tmp_path: Path) -> No
         for path in (tmp_path, tmp_path / "src"):
             path.chmod(0o755)
     assert desk.warnings == []
+
+
+def test_folders_without_files_are_watched_however_deep_they_are(tmp_path: Path) -> None:
+    repo = tmp_path
+    git(repo, "init", "-q")
+    (repo / ".gitignore").write_text("build/\n")
+    (repo / "kept").mkdir()
+    (repo / "kept/a.py").write_text("")
+    for folder in ("kept/x/y/z", "new/deep/deeper", "new/build/out", "new/node_modules/p", "build/out"):
+        (repo / folder).mkdir(parents=True)
+    (repo / "new/deep/one.py").write_text("")
+    found = {str(path.relative_to(repo)) for path in unignored_folders(repo, dict(os.environ))}
+    assert found == {"kept", "kept/x", "kept/x/y", "kept/x/y/z", "new", "new/deep", "new/deep/deeper"}

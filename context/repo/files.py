@@ -4,6 +4,7 @@ import os
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -68,16 +69,45 @@ def is_ignored(root: Path, folder: Path, env: Mapping[str, str]) -> bool:
 
 def unignored_folders(root: Path, env: Mapping[str, str]) -> list[Path]:
     """The folders below `root` that are not ignored, parents first; those too that hold no files yet."""
-    found = {parent for path in list_files(root, env).paths for parent in _parents(path)}
-    empty = _git(root, env, "ls-files", "-z", "--others", "--exclude-standard", "--directory")
-    found |= {os.fsdecode(name).rstrip("/") for name in (empty or b"").split(b"\0") if name.endswith(b"/")}
-    return [root / folder for folder in sorted(found) if folder]
+    listing = list_files(root, env)
+    found: set[str] = set()
+    for path in listing.paths:
+        while (path := path.rpartition("/")[0]) and path not in found:  # of one that is known, the parents are too
+            found.add(path)
+    if listing.git:
+        found |= _empty_folders(root, env, found)
+    return [root / folder for folder in sorted(found)]
 
 
-def _parents(path: str) -> Iterator[str]:
-    while (cut := path.rfind("/")) > 0:
-        path = path[:cut]
-        yield path
+def _empty_folders(root: Path, env: Mapping[str, str], known: AbstractSet[str]) -> set[str]:
+    """Folders without files that are not ignored. Git names an untracked folder and nothing in it, so that what is
+    below is looked at, a level at a time.
+    """
+    told = _git(root, env, "ls-files", "-z", "--others", "--exclude-standard", "--directory")
+    level = {os.fsdecode(name).rstrip("/") for name in (told or b"").split(b"\0") if name.endswith(b"/")}
+    found: set[str] = set()
+    while level:
+        found |= level
+        below = {f"{folder}/{name}" for folder in level for name in _subfolders(root / folder)}
+        new = below - known
+        level = (below & known) | (new - _ignored_ones(root, env, new))
+    return found
+
+
+def _subfolders(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [e.name for e in entries if e.is_dir(follow_symlinks=False) and e.name not in _NEVER_WALKED]
+    except OSError:  # closed to us, or gone by now
+        return []
+
+
+def _ignored_ones(root: Path, env: Mapping[str, str], folders: AbstractSet[str]) -> set[str]:
+    if not folders:
+        return set()
+    asked = b"".join(os.fsencode(f"{folder}/") + b"\0" for folder in folders)
+    told = _git(root, env, "check-ignore", "-z", "--stdin", given=asked)  # fails where none is ignored
+    return {os.fsdecode(name).rstrip("/") for name in (told or b"").split(b"\0")}
 
 
 def recent_changes(root: Path, env: Mapping[str, str]) -> dict[str, int]:
@@ -107,12 +137,14 @@ def _git_files(root: Path, env: Mapping[str, str]) -> tuple[str, ...] | None:
     return tuple(os.fsdecode(b"\0".join(names)).split("\0")) if names else ()
 
 
-def _git(root: Path, env: Mapping[str, str], *arguments: str) -> bytes | None:
-    """What git prints; None when it fails or cannot be run."""
+def _git(root: Path, env: Mapping[str, str], *arguments: str, given: bytes = b"") -> bytes | None:
+    """What git prints when it reads `given`; None when it fails or cannot be run."""
     command = ["git", *_NO_FOREIGN_CODE, "-C", str(root), *arguments]
     safe = {**_without_git(env), **_NO_FETCHING}
     try:
-        result = subprocess.run(command, capture_output=True, timeout=_GIT_TIMEOUT_S, check=False, env=safe)
+        result = subprocess.run(
+            command, input=given, capture_output=True, timeout=_GIT_TIMEOUT_S, check=False, env=safe
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return result.stdout if result.returncode == 0 else None
