@@ -11,6 +11,7 @@ from llama_support import Turn, brief, collect, local_backend, result, take_turn
 
 from backends.base import Event, Request, ToolCallFinished, ToolCallStarted, Veto
 from backends.llama.backend import LlamaBackend
+from backends.llama.drafts import Drafts
 from backends.llama.drawing import Drawing
 from context.block import Opaque, ToolCall
 
@@ -96,10 +97,12 @@ class Scripted:
 
     def prefill(self, tokens: "array[int]", *, stop: Callable[[], bool]) -> None: ...
 
-    def generate(self, sample: Callable[[], int], limit: int, stop: Callable[[], bool]) -> Iterator[int]:
-        return (sample() for _ in range(limit))
+    def generate(
+        self, sample: Callable[[int], int], limit: int, stop: Callable[[], bool], drafts: Drafts
+    ) -> Iterator[int]:
+        return (sample(-1) for _ in range(limit))
 
-    def logits(self) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
+    def logits(self, row: int) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
         return np.array([*self.NEXT[tuple(self.taken)], -9.0], dtype=np.float32)
 
     def accept_given(self, tokens: list[int]) -> None:

@@ -4,6 +4,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -11,9 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import BackendError, ErrorKind
-from backends.llama.decoder import BATCH, NativeDecoder
-from backends.llama.engine import Engine, StoppedError, can_cut, common_prefix
-from backends.llama.weights import Weights
+from backends.llama.decoder import BATCH, ContextOptions, NativeDecoder
+from backends.llama.drafts import Drafts
+from backends.llama.engine import Engine, StoppedError, can_cut
+from backends.llama.kv_store import KvStore, Model
+from backends.llama.sequences import common_prefix
+from backends.llama.weights import Kind, Weights
 
 pytest_plugins = ["local_models"]
 
@@ -21,36 +25,74 @@ CONTEXT = 1024
 
 
 class Memory:
-    """A stand-in for a context: knows what is in its cache, and forgets like the kind of model it plays."""
+    """A stand-in for a context: knows what each sequence holds, and forgets like the kind of model it plays."""
 
-    def __init__(self, *, window: int = 0, rewinds: bool = True, forgets: bool = False) -> None:
-        self.context, self.window = CONTEXT, window
-        self.tokens: list[int] = []
+    def __init__(
+        self,
+        kind: Kind = Kind.ATTENTION,
+        *,
+        window: int = 0,
+        forgets: bool = False,
+        cells: int = CONTEXT,
+        most: int = 4,
+    ) -> None:
+        self.kind, self.window, self.cells, self.sequences = kind, window, cells, most
+        self.last = 0  # the sequence that was evaluated last
+        self.all: dict[int, list[tuple[int, object]]] = {}  # of each sequence, its tokens and the cell of each
         self.evaluated: list[int] = []
         self.fails = False
-        self._rewinds, self._forgets = rewinds, forgets
+        self._forgets = forgets
 
-    def evaluate(self, tokens: Sequence[int], position: int) -> None:
-        assert position == len(self.tokens)
-        assert len(tokens) <= BATCH
-        self.tokens.extend(tokens[: len(tokens) // 2] if self.fails else tokens)
+    @property
+    def tokens(self) -> list[int]:
+        return [token for token, _ in self.all[self.last]]
+
+    @property
+    def used(self) -> int:
+        return len({id(cell) for held in self.all.values() for _, cell in held})
+
+    def evaluate(self, sequence: int, tokens: Sequence[int], position: int, rows: int = 1) -> None:
+        held = self.all.setdefault(sequence, [])
+        self.last = sequence
+        assert position == len(held)
+        assert rows <= len(tokens) <= BATCH
+        held.extend((token, object()) for token in (tokens[: len(tokens) // 2] if self.fails else tokens))
         if self.fails:
             raise BackendError(ErrorKind.LOCAL, "no")
+        assert not self.kind.rewinds or self.used <= self.cells, "more than there is room for"
         self.evaluated.append(len(tokens))
 
-    def held(self) -> tuple[int, int]:
-        last = len(self.tokens) - 1
-        first = last if not self._rewinds else max(0, last + 1 - self.window) if self._forgets else min(0, last)
-        return first, last
+    def held(self, sequence: int) -> tuple[int, int]:
+        last = len(self.all.get(sequence, [])) - 1
+        if not self.kind.rewinds:
+            return last, last
+        return max(0, last + 1 - self.window) if self._forgets else min(0, last), last
 
-    def cut(self, position: int) -> bool:
-        if not self._rewinds:
+    def cut(self, sequence: int, position: int) -> bool:
+        if not self.kind.rewinds:
             return False
-        del self.tokens[position:]
+        del self.all[sequence][position:]
         return True
 
-    def clear(self) -> None:
-        self.tokens.clear()
+    def share(self, source: int, target: int, length: int) -> None:
+        assert not self.all.get(target)
+        assert self.kind.rewinds or length == len(self.all[source])
+        self.all[target] = self.all[source][:length]
+
+    def drop(self, sequence: int) -> None:
+        self.all[sequence] = []
+
+    def save(self, sequence: int, start: int, end: int) -> bytes:
+        return array("i", [token for token, _ in self.all[sequence][start:end]]).tobytes()
+
+    def restore(self, sequence: int, data: bytes, start: int, end: int) -> bool:
+        tokens = array("i")
+        tokens.frombytes(data)
+        held = self.all.setdefault(sequence, [])
+        assert len(held) == start
+        held.extend((token, object()) for token in tokens)
+        assert not self.kind.rewinds or self.used <= self.cells
+        return len(held) == end
 
 
 def tokens(count: int, start: int = 0) -> "array[int]":
@@ -86,9 +128,12 @@ def test_a_change_in_the_middle_costs_what_is_behind_it() -> None:
 @pytest.mark.parametrize(
     ("memory", "kept"),
     [
-        (Memory(rewinds=False), 0),  # recurrent or hybrid: it can only go on
-        (Memory(window=64, forgets=True), 0),  # what the window needs at 290 is gone, though the cut would succeed
-        (Memory(window=64), 290),  # kept in full size
+        (Memory(Kind.RECURRENT), 0),  # it can only go on
+        (
+            Memory(Kind.WINDOW, window=64, forgets=True),
+            0,
+        ),  # what the window needs at 290 is gone, though the cut would succeed
+        (Memory(Kind.WINDOW, window=64), 290),  # kept in full size
     ],
     ids=["recurrent", "window", "full window"],
 )
@@ -101,7 +146,7 @@ def test_a_model_that_cannot_go_back_is_filled_anew(memory: Memory, kept: int) -
 
 
 def test_a_model_that_cannot_go_back_still_goes_on() -> None:
-    engine = Engine(Memory(rewinds=False))
+    engine = Engine(Memory(Kind.RECURRENT))
     engine.prefill(tokens(300))
     assert engine.prefill(tokens(310)).evaluated == 10
 
@@ -157,7 +202,8 @@ def test_the_last_token_of_a_reply_is_evaluated_with_the_next_turn() -> None:
     memory = Memory()
     engine = Engine(memory)
     engine.prefill(tokens(10))
-    drawn = list(islice(engine.generate(iter(range(50, 99)).__next__, limit=20), 3))
+    coming = iter(range(50, 99))
+    drawn = list(islice(engine.generate(lambda _: next(coming), limit=20), 3))
     assert drawn == [50, 51, 52]
     assert engine.cached == 12
     done = engine.prefill(tokens(10) + array("i", [*drawn, 7, 8]))
@@ -167,8 +213,8 @@ def test_the_last_token_of_a_reply_is_evaluated_with_the_next_turn() -> None:
 def test_a_reply_stops_at_its_limit_and_between_tokens() -> None:
     engine = Engine(Memory())
     engine.prefill(tokens(10))
-    assert len(list(engine.generate(lambda: 1, limit=5))) == 5
-    reply = engine.generate(lambda: 1, 50, lambda: engine.cached > 20)
+    assert len(list(engine.generate(lambda _: 1, limit=5))) == 5
+    reply = engine.generate(lambda _: 1, 50, lambda: engine.cached > 20)
     with pytest.raises(StoppedError):
         list(reply)
     assert engine.cached == 21
@@ -182,17 +228,130 @@ def test_common_prefix(one: list[int], other: list[int]) -> None:
     assert length == min(len(one), len(other)) or one[length] != other[length]
 
 
+KINDS = st.sampled_from([Kind.ATTENTION, Kind.RECURRENT])
+
+
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 9)), min_size=1, max_size=12))
-def test_the_cache_always_holds_what_was_asked_for(steps: list[tuple[int, int]]) -> None:
+@given(
+    KINDS,
+    st.booleans(),
+    st.integers(2, 4),
+    st.lists(st.tuples(st.integers(1, 400), st.integers(0, 3), st.integers(0, 30)), min_size=1, max_size=12),
+    st.booleans(),
+)
+def test_the_cache_always_holds_what_was_asked_for(
+    kind: Kind, exact: bool, most: int, steps: list[tuple[int, int, int]], stored: bool
+) -> None:
+    """Prompts that go on from any place of the one before, replies behind them, in little room, with states on disk."""
+    memory = Memory(kind, cells=700, most=most)
+    with TemporaryDirectory() as folder:
+        store = KvStore(Path(folder), Model("m", {}), 1 << 20) if stored else None
+        engine = Engine(memory, 600, store=store, exact=exact)
+        prompt = tokens(300)
+        for length, salt, reply in steps:
+            prompt = prompt[: min(length, len(prompt), 440)] + tokens(130, 1000 * salt)
+            marks = [mark for mark in (100, 260) if mark < len(prompt)]
+            done = engine.prefill(prompt, marks=marks)
+            assert memory.tokens == prompt.tolist()
+            assert done.reused + done.evaluated == len(prompt)
+            assert 0 <= done.restored <= done.reused
+            assert not exact or not done.reused % BATCH
+            for token in engine.generate(lambda _, salt=salt: salt, reply):
+                prompt.append(token)
+            assert memory.tokens == prompt[: len(memory.tokens)].tolist()
+            engine.keep()
+            if store is not None:
+                store.flush()
+        if store is not None:
+            store.close()
+
+
+def test_a_fork_evaluates_its_own_tokens_and_the_other_way_stays() -> None:
     memory = Memory()
     engine = Engine(memory)
-    prompt = tokens(40)
-    for length, salt in steps:
-        prompt = prompt[:length] + tokens(20, 100 * salt)
-        done = engine.prefill(prompt)
-        assert memory.tokens == prompt.tolist()
-        assert done.reused + done.evaluated == len(prompt)
+    one, other = tokens(200) + tokens(100, 5000), tokens(200) + tokens(120, 9000)
+    assert engine.prefill(one).evaluated == 300
+    assert engine.prefill(other).evaluated == 120
+    for _ in range(10):
+        one, other = one + tokens(7, 100), other + tokens(9, 100)
+        assert engine.prefill(one).evaluated == 7
+        assert engine.prefill(other).evaluated == 9
+    assert memory.used == 200 + 100 + 70 + 120 + 90, "what both have is there once"
+
+
+def test_what_costs_least_to_rebuild_goes_first() -> None:
+    memory = Memory(cells=700)
+    engine = Engine(memory, 600)
+    long, short = tokens(300), tokens(100, 5000)
+    engine.prefill(long)
+    engine.prefill(short)
+    engine.prefill(tokens(350, 9000))
+    assert engine.prefill(long + tokens(1, 1)).reused == 300, "it was older, and three times as dear"
+    assert engine.prefill(short + tokens(1, 1)).reused == 0
+
+
+def test_a_recurrent_model_goes_back_to_where_others_may_go_another_way() -> None:
+    memory = Memory(Kind.RECURRENT, most=8)
+    engine = Engine(memory)
+    head = tokens(200)
+    engine.prefill(head + tokens(50, 5000), marks=[120, 200])
+    list(engine.generate(lambda _: 1, 5))
+    assert engine.prefill(head + tokens(50, 9000), marks=[120, 200]).reused == 200
+    assert engine.prefill(head[:120] + tokens(50, 7000), marks=[120]).reused == 120
+    assert engine.prefill(head + tokens(50, 5000), marks=[120, 200]).reused == 249, "the same prompt again"
+
+
+def test_another_process_goes_on_from_disk(tmp_path: Path) -> None:
+    def process() -> tuple[Engine, KvStore]:
+        store = KvStore(tmp_path, Model("m", {}), 1 << 20)
+        return Engine(Memory(), store=store), store
+
+    engine, store = process()
+    head = tokens(300)
+    engine.prefill(head + tokens(90, 5000), marks=[100, 300])
+    engine.keep()
+    store.close()
+    engine, store = process()
+    done = engine.prefill(head + tokens(90, 5000) + tokens(5, 1))
+    assert (done.reused, done.restored, done.evaluated) == (390, 390, 5)
+    done = engine.prefill(head + tokens(90, 7000))
+    assert (done.reused, done.restored, done.evaluated) == (300, 0, 90)
+    store.close()
+    engine, store = process()
+    done = engine.prefill(tokens(250) + tokens(90, 7000))
+    assert (done.reused, done.restored, done.evaluated) == (250, 250, 90), "the first part of a segment is of use too"
+    store.close()
+
+
+@pytest.mark.parametrize("right", [0, 2, 4])
+def test_guesses_that_are_not_drawn_are_taken_back(right: int) -> None:
+    memory = Memory()
+    engine = Engine(memory)
+    engine.prefill(tokens(10))
+
+    class Guessing(Drafts):
+        hits = 0
+
+        def guess(self, text: "array[int]", most: int) -> "array[int]":
+            assert text[-1] == 50 or len(text) > 11
+            return array("i", range(51, 51 + right)) + array("i", [1, 1])[: most - right]
+
+        def hit(self) -> None:
+            self.hits += 1
+
+    drafts = Guessing()
+    rows: list[int] = []
+    coming = iter(range(50, 99))
+
+    def sample(row: int) -> int:
+        rows.append(row)
+        return next(coming)
+
+    drawn = list(islice(engine.generate(sample, 20, drafts=drafts), 1 + right + 1))
+    assert drawn == list(range(50, 52 + right))
+    assert drafts.hits == right
+    assert rows == [-1, *range(-3 - right, -2)]
+    assert memory.tokens == [*range(10), *drawn[:-1]]
 
 
 # The same on the real thing.
@@ -210,7 +369,7 @@ def open_engine(smollm2: Weights) -> Iterator[Callable[[], tuple[Engine, NativeD
     decoders: list[NativeDecoder] = []
 
     def make() -> tuple[Engine, NativeDecoder]:
-        decoders.append(NativeDecoder(smollm2, CONTEXT, 2))
+        decoders.append(NativeDecoder(smollm2, ContextOptions(CONTEXT, 2)))
         return Engine(decoders[-1]), decoders[-1]
 
     yield make
@@ -228,7 +387,7 @@ def test_a_cold_run_is_repeatable(smollm2: Weights, open_engine: Callable[[], tu
     for _ in range(2):
         engine, decoder = open_engine()
         engine.prefill(prompt)
-        runs.append(list(engine.generate(lambda decoder=decoder: int(decoder.logits().argmax()), 20)))
+        runs.append(list(engine.generate(lambda row, decoder=decoder: int(decoder.logits(row).argmax()), 20)))
     assert runs[0] == runs[1]
 
 
@@ -248,7 +407,6 @@ def test_a_cut_cache_continues_as_a_fresh_one(
     probabilities = [np.exp(values - np.logaddexp.reduce(values)) for values in (warm, cold)]
     assert np.abs(probabilities[0] - probabilities[1]).max() < 0.05
     assert engine.cached == len(other)
-    assert decoder.held() == (0, len(other) - 1)
 
 
 def test_reuse_at_a_batch_boundary_is_exact(

@@ -151,9 +151,9 @@ def test_the_setting_for_openmp_does_not_reach_the_commands_we_run(before: str |
 def test_llama_cpp_says_nothing_on_the_terminal(smollm2_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from backends.llama.weights import Weights\n"
-        "from backends.llama.decoder import NativeDecoder\n"
-        "weights = Weights.load(Path(sys.argv[1])); decoder = NativeDecoder(weights, 256, 1)\n"
-        "decoder.evaluate([1, 2, 3], 0); decoder.close(); weights.close(); weights.close(); decoder.close()\n"
+        "from backends.llama.decoder import ContextOptions, NativeDecoder\n"
+        "weights = Weights.load(Path(sys.argv[1])); decoder = NativeDecoder(weights, ContextOptions(256, 1))\n"
+        "decoder.evaluate(0, [1, 2, 3], 0); decoder.close(); weights.close(); weights.close(); decoder.close()\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", code, str(smollm2_path)], cwd=ROOT, capture_output=True, text=True, check=True

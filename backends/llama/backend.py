@@ -7,7 +7,7 @@ store belongs to the event loop's thread.
 import asyncio
 import threading
 from array import array
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -29,12 +29,15 @@ from backends.base import (
     WireStore,
 )
 from backends.llama import native, probe
+from backends.llama.build import build_key
 from backends.llama.chat_template import find_junctions
 from backends.llama.cores import usable_cores
-from backends.llama.decoder import NativeDecoder
+from backends.llama.decoder import BATCH, SEQUENCES, SNAPSHOTS, ContextOptions, NativeDecoder
+from backends.llama.drafts import NO_DRAFTS, Drafts, PromptLookup
 from backends.llama.drawing import Drawing
 from backends.llama.engine import Engine, StoppedError
 from backends.llama.gguf import fingerprint, read_header
+from backends.llama.kv_store import KvStore, Model
 from backends.llama.reply import ReplyReader
 from backends.llama.sampling import Sampler, Sampling
 from backends.llama.tool_grammar import reply_grammar
@@ -47,6 +50,7 @@ from context.prompt import Prompt
 DEFAULT_CONTEXT: Final = 16_384
 CONTEXT_OPTION: Final = "--context"
 _UNKNOWN_CONTEXT: Final = 4_096  # a file that does not say how long its model was trained
+_SPARE: Final = 4  # a fork or another session may have a quarter of a context besides
 _LEAST_REPLY: Final = 64  # tokens that must be left for a reply
 _LONGEST_REPLY: Final = 2_048  # tokens; a small model that has not come to an end by then is going round in circles
 _TOKEN_SCALE: Final = 1.15  # code and English in the vocabularies of small models, calibrated from each response
@@ -60,10 +64,32 @@ class _Loaded:
     decoder: NativeDecoder
     engine: Engine
     prompts: PromptTokens
+    store: KvStore | None
 
     def close(self) -> None:
+        self.engine.keep()
+        if self.store is not None:
+            self.store.close()
         self.decoder.close()
         self.weights.close()
+
+
+@dataclass(frozen=True, slots=True)
+class KvOptions:
+    """How KV states are kept.
+
+    `memory`: bytes that they may take (None: a quarter more than one context needs). `folder` and `quota` (bytes):
+    where, and how much of them, they outlive the process; None or 0: they do not. `kv_type`: of keys and values
+    (`native.KV_TYPES`). `exact`: reuse only what makes no difference to the last bit. `draft_cost`: what a token with
+    guesses takes over one without (`drafts`), None: no guesses.
+    """
+
+    memory: int | None = None
+    folder: Path | None = None
+    quota: int = 0
+    kv_type: str = "f16"
+    exact: bool = False
+    draft_cost: float | None = None
 
 
 class LlamaBackend:
@@ -72,7 +98,7 @@ class LlamaBackend:
     `name` is the full model name. `context` in tokens (default: what the model was trained for, at most 16,384);
     `threads` default to the physical cores. `sampling` without its temperature, which each request brings. `wires` is
     used on the event loop's thread only. `state` is a folder for the notes on trial runs (`probe`); None tries in
-    every process.
+    every process. `cache`: how KV states are kept. `warn` gets one line of what does not work and can be done without.
     """
 
     def __init__(
@@ -85,6 +111,8 @@ class LlamaBackend:
         threads: int | None = None,
         sampling: Sampling = Sampling(),  # noqa: B008 - immutable
         state: Path | None = None,
+        cache: KvOptions = KvOptions(),
+        warn: Callable[[str], None] = lambda _: None,
         available_memory: native.AvailableMemory = native.available_memory,
     ) -> None:
         self._path: Final = path
@@ -94,6 +122,8 @@ class LlamaBackend:
         self._threads: Final = threads
         self._sampling: Final = sampling
         self._state: Final = state
+        self._cache: Final = cache
+        self._warn: Final = warn
         self._available_memory: Final = available_memory
         self._worker: Final = ThreadPoolExecutor(1, thread_name_prefix="llama")
         self._running: Final[set[threading.Event]] = set()
@@ -145,6 +175,7 @@ class LlamaBackend:
         assert loaded is not None  # prepare has returned
         ask = request.max_output != 0
         tokens = loaded.prompts.request(request.prompt, ask=ask)
+        marks = loaded.prompts.marks(request.prompt)
         limit = self._reply_room(len(tokens), request.max_output)
         if ask:
             loaded.prompts.sent(request.prompt)
@@ -160,7 +191,7 @@ class LlamaBackend:
                 stop.set()
 
         self._running.add(stop)
-        reply = self._worker.submit(self._reply, loaded, tokens, limit, request, tell, stop)
+        reply = self._worker.submit(self._reply, loaded, tokens, marks, limit, request, tell, stop)
         reply.add_done_callback(lambda _: tell(None))
         try:
             while (event := await events.get()) is not None:
@@ -228,13 +259,40 @@ class LlamaBackend:
                     "conversation. Choose an instruct model, such as those of `agent models list`.",
                 )
             junctions = find_junctions(template, weights.bos_text, weights.eos_text, str(self._path))
-            native.require_memory(weights.pointer, window, self._available_memory)
-            decoder = NativeDecoder(weights, window, self._threads or usable_cores())
+            options = self._context_options(weights, window)
+            native.require_memory(weights.pointer, options.cells, self._available_memory, options.kv_type)
+            decoder = NativeDecoder(weights, options)
         except BaseException:
             weights.close()
             raise
         prompts = PromptTokens(weights, junctions, self._wires, self.dialect)
-        self._loaded = _Loaded(weights, decoder, Engine(decoder), prompts)
+        store = self._open_store(options)
+        engine = Engine(decoder, window, store=store, exact=self._cache.exact)
+        self._loaded = _Loaded(weights, decoder, engine, prompts, store)
+
+    def _context_options(self, weights: Weights, window: int) -> ContextOptions:
+        cache = self._cache
+        cells = window if cache.exact else window + window // _SPARE
+        if cache.memory is not None:
+            room = int(cache.memory / (native.cache_bytes(weights.pointer, 1_024, cache.kv_type) / 1_024))
+            if room < window:
+                raise BackendError(
+                    ErrorKind.LOCAL,
+                    f"A context of {window:,} tokens does not fit the memory that its KV cache may take, which holds "
+                    f"{room:,} tokens. Raise `kv_memory`, or choose a smaller {CONTEXT_OPTION}.",
+                )
+            cells = room
+        sequences = SEQUENCES if weights.kind.rewinds else SNAPSHOTS
+        return ContextOptions(cells, self._threads or usable_cores(), sequences, kv_type=cache.kv_type)
+
+    def _open_store(self, options: ContextOptions) -> KvStore | None:
+        cache = self._cache
+        if cache.folder is None or not cache.quota:
+            return None
+        kind = repr((options.kv_type, options.flash_attention, cache.exact and BATCH))
+        about = {"model": self._name, "file": str(self._path), "keys and values": options.kv_type}
+        model = Model(build_key(self._fingerprint, kind), about)
+        return KvStore(cache.folder, model, cache.quota, self._warn)
 
     def _unload(self) -> None:
         """In the worker thread."""
@@ -262,7 +320,14 @@ class LlamaBackend:
         return min(room, self.capabilities.max_output if wanted is None else wanted)
 
     def _reply(
-        self, loaded: _Loaded, tokens: "array[int]", limit: int, request: Request, tell: Emit, stop: threading.Event
+        self,
+        loaded: _Loaded,
+        tokens: "array[int]",
+        marks: Sequence[int],
+        limit: int,
+        request: Request,
+        tell: Emit,
+        stop: threading.Event,
     ) -> None:
         """In the worker thread: prefill, draw the reply, tell the events."""
         reused: int | None = None
@@ -272,7 +337,7 @@ class LlamaBackend:
             reused = done if reused is None else reused
             tell(Prefill(done, len(tokens), reused))
 
-        prefilled = loaded.engine.prefill(tokens, progress, stop.is_set)
+        prefilled = loaded.engine.prefill(tokens, progress, stop.is_set, marks)
         usage = Usage(prefilled.evaluated, prefilled.reused, 0, 0, output=0, reasoning=0)
         tell(UsageReported(usage))
         if request.max_output == 0:
@@ -294,12 +359,20 @@ class LlamaBackend:
             request.veto,
             tell,
             stop.is_set,
+            self._drafts(),
         )
         reader = drawing.run(limit)
         drawn = drawing.tokens
         tell(UsageReported(replace(usage, output=drawing.drawn)))
         parts: tuple[Part, ...] = (*reader.parts, Opaque(self.dialect, pack(drawn)))
-        tell(ReplyFinished(parts, self._stop_reason(reader, len(tokens) + len(drawn))))
+        reason = self._stop_reason(reader, len(tokens) + len(drawn))
+        tell(ReplyFinished(parts, reason))
+        if reason is StopReason.END:  # of a turn, after which a person may leave
+            loaded.engine.keep()
+
+    def _drafts(self) -> Drafts:
+        cost = self._cache.draft_cost
+        return NO_DRAFTS if cost is None or self._cache.exact else PromptLookup(cost)
 
     def _stop_reason(self, reader: ReplyReader, used: int) -> StopReason:
         if reader.complete:

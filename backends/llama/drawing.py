@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from backends.base import Event, ToolCallFinished, Veto
+from backends.llama.drafts import NO_DRAFTS, Drafts
 from backends.llama.engine import Engine, StopRequested
 from backends.llama.reply import ReplyReader
 from backends.llama.sampling import Sampler
@@ -28,7 +29,7 @@ _MOST_RETREATS: Final = 3  # in one reply
 _LEAST_PROBABILITY: Final = 0.05  # of a second choice that is worth a try
 _LOOKED_AT: Final = 4  # of the likeliest tokens
 
-Logits = Callable[[], "npt.NDArray[np.float32]"]
+Logits = Callable[[int], "npt.NDArray[np.float32]"]  # of a row of the last batch, counted from its end
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class Drawing:
     veto: Veto | None
     tell: Callable[[Event], None]
     stop: StopRequested
+    drafts: Drafts = NO_DRAFTS
     drawn: int = 0
     _steps: list[_Step] = field(default_factory=list)
 
@@ -92,8 +94,8 @@ class Drawing:
             for token in before[:-1]:  # told already
                 read(token)
 
-            def sample() -> int:
-                logits = self.logits()
+            def sample(row: int) -> int:
+                logits = self.logits(row)
                 token = sampler.choose(logits)
                 other, probability = (None, 0.0) if self.veto is None else self._second(sampler, logits, token)
                 sampler.accept(token)
@@ -105,7 +107,7 @@ class Drawing:
                 yield from before[-1:]  # the other choice, which may be the end of the reply
                 if before:
                     self.engine.prefill(self.prompt + before, stop=self.stop)
-                yield from self.engine.generate(sample, limit - len(before), self.stop)
+                yield from self.engine.generate(sample, limit - len(before), self.stop, self.drafts)
 
             for token in tokens():
                 events = read(token)

@@ -13,11 +13,13 @@ them taken, against 6.5 asleep, and no difference on an idle machine (Qwen2.5-Co
 import contextlib
 import ctypes
 import faulthandler
+import math
 import os
 import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +29,17 @@ from backends.base import BackendError, ErrorKind
 INSTALL: Final = "pip install '.[local]' (in Keepwarm's checkout)"
 _WAIT_POLICY: Final = "OMP_WAIT_POLICY"
 _WARNING: Final = 3  # ggml_log_level: 1 debug, 2 info, 3 warning, 4 error, 5 continues the line before
+
+
+@dataclass(frozen=True, slots=True)
+class KvType:
+    """Of the values in a KV cache: its number in ggml_type, and bytes a value (ggml's block formats)."""
+
+    ggml: int
+    bytes: float
+
+
+KV_TYPES: Final = {"f16": KvType(1, 2.0), "q8_0": KvType(8, 34 / 32), "q4_0": KvType(2, 18 / 32)}
 
 _said: deque[str] = deque(maxlen=20)
 _keep: list[object] = []  # callbacks that the library holds on to
@@ -114,18 +127,39 @@ def load_weights(path: Path) -> Any:
     return model
 
 
-def open_context(model: Any, context: int, threads: int, batch: int) -> Any:
-    """A `llama_context` pointer with room for `context` tokens, which takes at most `batch` tokens at once.
+def open_context(
+    model: Any,
+    *,
+    cells: int,
+    sequences: int,
+    threads: int,
+    batch: int,
+    rows: int,
+    flash_attention: bool | None,
+    kv_type: str,
+) -> Any:
+    """A `llama_context` pointer with room for `cells` tokens in all `sequences` together, which takes at most `batch`
+    tokens at once and gives the logits of `rows` of them. `kv_type`: one of KV_TYPES.
 
     Raises BackendError (LOCAL) when it cannot be made, mostly for lack of memory.
     """
     lib = library()
     params = lib.llama_context_default_params()
-    params.n_ctx = context
+    params.n_ctx = cells
     params.n_batch = params.n_ubatch = batch
-    params.n_outputs_max = 1  # only the last token's logits are ever asked for; one row instead of `batch` rows
+    # Instead of a row for each token of a batch. llama.cpp aborts with less than one for each sequence (0.3.36).
+    params.n_outputs_max, params.n_outputs_max_per_seq = max(rows, sequences), rows
     params.n_threads = params.n_threads_batch = threads
-    params.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_AUTO
+    params.n_seq_max = sequences
+    params.kv_unified = True  # sequences share the cells of what they have in common
+    params.flash_attn_type = (
+        lib.LLAMA_FLASH_ATTN_TYPE_AUTO
+        if flash_attention is None
+        else lib.LLAMA_FLASH_ATTN_TYPE_ENABLED
+        if flash_attention
+        else lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    )
+    params.type_k = params.type_v = KV_TYPES[kv_type].ggml
     # A sliding-window cache of its normal size forgets what a rollback needs; the full one stays exact.
     params.swa_full = True
     last_words()
@@ -133,7 +167,7 @@ def open_context(model: Any, context: int, threads: int, batch: int) -> Any:
     if not pointer:
         raise BackendError(
             ErrorKind.LOCAL,
-            f"llama.cpp cannot make a context of {context:,} tokens: {last_words() or 'it gave no reason'}. "
+            f"llama.cpp cannot make a context of {cells:,} tokens: {last_words() or 'it gave no reason'}. "
             "Close other programs, or use a smaller context or model.",
         )
     return pointer
@@ -146,12 +180,13 @@ def metadata(model: Any, key: str) -> str | None:
     return None if length < 0 else buffer.value.decode(errors="replace")
 
 
-def cache_bytes(model: Any, context: int) -> int:
-    """Memory in bytes that the KV cache of `context` tokens takes (keys and values of 16 bit in every layer)."""
+def cache_bytes(model: Any, cells: int, kv_type: str = "f16") -> int:
+    """Memory in bytes that the KV cache of `cells` tokens takes (keys and values in every layer)."""
     lib = library()
     key_length = metadata(model, f"{metadata(model, 'general.architecture')}.attention.key_length")
     head = int(key_length) if key_length else lib.llama_model_n_embd(model) // max(1, lib.llama_model_n_head(model))
-    return int(context * lib.llama_model_n_layer(model) * lib.llama_model_n_head_kv(model) * head * 2 * 2)
+    values = cells * lib.llama_model_n_layer(model) * lib.llama_model_n_head_kv(model) * head * 2
+    return math.ceil(float(values) * KV_TYPES[kv_type].bytes)
 
 
 def available_memory(
@@ -169,17 +204,17 @@ def available_memory(
 AvailableMemory = Callable[[], int | None]
 
 
-def require_memory(model: Any, context: int, available: AvailableMemory = available_memory) -> None:
+def require_memory(model: Any, cells: int, available: AvailableMemory = available_memory, kv_type: str = "f16") -> None:
     """Raise BackendError (LOCAL) when the KV cache cannot fit: the system would kill the process without a word.
 
     The weights are mapped from the file and can be dropped and read again, so they do not count.
     """
     free = available()
-    needed = cache_bytes(model, context)
+    needed = cache_bytes(model, cells, kv_type)
     if free is not None and needed > free:
         raise BackendError(
             ErrorKind.LOCAL,
-            f"A context of {context:,} tokens needs {_gigabytes(needed)} of memory for its KV cache, and "
+            f"A context of {cells:,} tokens needs {_gigabytes(needed)} of memory for its KV cache, and "
             f"{_gigabytes(free)} are free. Close other programs, or use a smaller context or model.",
         )
 

@@ -6,11 +6,9 @@ guard in `native` does not know of.
 """
 
 import contextlib
-import hashlib
 import importlib.util
 import json
 import os
-import platform
 import signal
 import subprocess
 import sys
@@ -19,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from backends.base import BackendError, ErrorKind
+from backends.llama.build import build_key
 from backends.llama.child_python import ROOT, child_env
 
 _TRIAL_TOKENS: Final = 16  # the AMX crash needs more than one
@@ -37,7 +36,7 @@ def require_trial(path: Path, fingerprint: str, state: Path | None) -> None:
     """
     if importlib.util.find_spec("llama_cpp") is None:
         return  # `native.library` says what to install
-    note = None if state is None else state / f"trial-{_key(fingerprint)}"
+    note = None if state is None else state / f"trial-{build_key(fingerprint)}"
     if note is not None and note.exists():
         return
     try:
@@ -84,32 +83,15 @@ def _failure(path: Path, status: int, output: str, errors: str) -> BackendError:
 def child(path: str) -> int:
     """The trial itself. Prints a failure that has words as JSON."""
     from backends.llama.cores import usable_cores
-    from backends.llama.decoder import NativeDecoder
+    from backends.llama.decoder import ContextOptions, NativeDecoder
     from backends.llama.weights import Weights
 
     try:
         weights = Weights.load(Path(path))
-        decoder = NativeDecoder(weights, _CONTEXT, usable_cores())
-        decoder.evaluate(array("i", [1] * _TRIAL_TOKENS), 0)
+        decoder = NativeDecoder(weights, ContextOptions(_CONTEXT, usable_cores()))
+        decoder.evaluate(0, array("i", [1] * _TRIAL_TOKENS), 0)
         decoder.logits()
     except BackendError as error:
         sys.stdout.write(json.dumps({"error": str(error)}))
         return 1
     return 0
-
-
-def _key(fingerprint: str) -> str:
-    """Names the pair of build and model on this machine."""
-    library = Path(str(importlib.util.find_spec("llama_cpp").origin)).parent  # type: ignore[union-attr]
-    build = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in sorted((library / "lib").glob("*"))]
-    text = repr((build, platform.machine(), platform.processor(), _cpu(), fingerprint))
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def _cpu() -> str:
-    """The CPU's features where the system tells: a folder of notes may be shared by machines."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")

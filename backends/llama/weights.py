@@ -2,6 +2,7 @@
 
 import ctypes
 from array import array
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,11 +11,28 @@ from backends.llama import native
 from backends.llama.gguf import read_header
 
 
+class Kind(StrEnum):
+    """What a model keeps of the tokens that it has read.
+
+    Keys and values for each of them (ATTENTION); in some layers only for the last ones (WINDOW); one state that stands
+    for all of them (RECURRENT); both (HYBRID).
+    """
+
+    ATTENTION = "attention"
+    WINDOW = "sliding window"
+    RECURRENT = "recurrent"
+    HYBRID = "hybrid"
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether the last tokens can be taken back. A state cannot: only an earlier copy of it goes back."""
+        return self in (Kind.ATTENTION, Kind.WINDOW)
+
+
 class Weights:
     """A model in memory. Not safe for use after `close`; its vocabulary may be used from several threads.
 
-    `trained_context` in tokens; `window` is the size of a sliding attention window in tokens, 0 without one;
-    `rewinds` tells whether tokens can be taken back (not so in recurrent and hybrid models).
+    `trained_context` in tokens; `window` is the size of a sliding attention window in tokens, 0 without one.
     """
 
     def __init__(self, pointer: Any, path: Path) -> None:
@@ -27,7 +45,7 @@ class Weights:
         self.size: Final[int] = lib.llama_vocab_n_tokens(self.vocabulary)
         self.trained_context: Final[int] = lib.llama_model_n_ctx_train(pointer)
         self.window: Final[int] = lib.llama_model_n_swa(pointer)
-        self.rewinds: Final[bool] = not (lib.llama_model_is_recurrent(pointer) or lib.llama_model_is_hybrid(pointer))
+        self.kind: Final = self._kind()
 
     @classmethod
     def load(cls, path: Path) -> "Weights":
@@ -51,6 +69,13 @@ class Weights:
         if self.pointer:
             self._lib.llama_model_free(self.pointer)
             self.pointer = None
+
+    def _kind(self) -> Kind:
+        if self._lib.llama_model_is_recurrent(self.pointer):
+            return Kind.RECURRENT
+        if self._lib.llama_model_is_hybrid(self.pointer):
+            return Kind.HYBRID
+        return Kind.WINDOW if self.window else Kind.ATTENTION
 
     @property
     def chat_template(self) -> str | None:

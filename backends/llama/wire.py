@@ -75,6 +75,13 @@ class PromptTokens:
         wire = self._of(prompt)
         return wire.tokens + self._asking(wire.tail) if ask else wire.tokens[:]
 
+    def marks(self, prompt: Prompt) -> list[int]:
+        """Tokens of the prompt's heads (SYSTEM, and PROJECT behind it): where other prompts may go another way. In
+        order, each once.
+        """
+        heads = (prompt.head(Layer.SYSTEM), prompt.head(Layer.PROJECT))
+        return sorted({len(self._of(head).tokens) for head in heads} - {0})
+
     def sent(self, prompt: Prompt) -> None:
         """Note that a request ended with `prompt`: should its reply never come, the next user message must follow the
         tokens that asked for it.
