@@ -1,6 +1,7 @@
 """From a model name to a backend that can be called, downloading a local model when the person agrees."""
 
 import asyncio
+import contextlib
 import importlib.util
 import os
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +22,10 @@ _NO_LLAMA: Final = (
     "Run: {install} - or set ANTHROPIC_API_KEY and use a cloud model."
 )
 
+_DRAFT_COST: Final = 1.6
+
 if TYPE_CHECKING:
+    from backends.llama.backend import KvOptions
     from backends.llama.fetch import FetchProgress
 
 
@@ -116,13 +120,23 @@ async def open_backend(
         model = await fetch_model(info.name, folders, env, downloads)
         from backends.llama.backend import LlamaBackend
 
+        loop = asyncio.get_running_loop()
+
+        def warn(line: str) -> None:
+            """From another thread."""
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
+                loop.call_soon_threadsafe(downloads.announce, line)
+
         return LlamaBackend(
             model.path,
             name=info.name,
             wires=wires,
             context=settings.context,
             threads=settings.threads,
+            gpu_layers=settings.gpu_layers,
             state=folders.data / "trials",
+            cache=_kv_options(settings, folders),
+            warn=warn,
         )
     if info.provider == "anthropic":
         from backends.anthropic import AnthropicBackend
@@ -137,6 +151,19 @@ async def open_backend(
 
         return CompatibleBackend(info, compatible.for_model(info.id), env=env, wires=wires, now=now)
     raise UserError(f"{info.name}: this release runs anthropic/…, local and compatible models.", USAGE)
+
+
+def _kv_options(settings: Settings, folders: Folders) -> "KvOptions":
+    from backends.llama.backend import KvOptions
+
+    return KvOptions(
+        memory=None if settings.kv_memory is None else settings.kv_memory * 1_000_000,
+        folder=folders.kv,
+        quota=settings.kv_disk * 1_000_000_000,
+        kv_type=settings.kv_type,
+        exact=settings.exact,
+        draft_cost=None if settings.lookup == "off" else _DRAFT_COST,
+    )
 
 
 def pricing(info: ModelInfo) -> Pricing:

@@ -86,6 +86,9 @@ def run_command(
     max_cost: Annotated[str | None, typer.Option(help="Most USD to spend.")] = None,
     context: Annotated[int | None, typer.Option(help="Context window of a local model, in tokens.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of a local model.")] = None,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="With a local model: reuse only what makes no difference to the last bit.")
+    ] = False,
     no_compact: Annotated[
         bool, typer.Option("--no-compact", help="When the context window is full, stop: make no summary.")
     ] = False,
@@ -114,6 +117,7 @@ def run_command(
         "max_cost": max_cost,
         "context": context,
         "threads": threads,
+        "exact": exact or None,
         "compact": "off" if no_compact else None,
     }
     settings = load(folders, env, {name: value for name, value in flags.items() if value is not None})

@@ -83,6 +83,32 @@ def status_command(
             report_console().print(show(status))
 
 
+@cache_app.command("ls")
+def ls_command(as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """KV states of local models on disk, which let a new process start warm."""
+    from agent.reports.kv import print_kept, to_json
+    from backends.llama.kv_store import kept
+
+    folders = Folders.find(os.environ)
+    found = kept(folders.kv)
+    if as_json:
+        print_json(to_json(found))
+    else:
+        print_kept(found, folders.kv, load(folders, os.environ, {}).kv_disk)
+
+
+@cache_app.command("prune")
+def prune_command(
+    keep: Annotated[float, typer.Option(help="GB to keep, of what was used last.", min=0)] = 0,
+) -> None:
+    """Remove KV states of local models from disk. The next start is cold; nothing else is lost."""
+    from backends.llama.kv_store import prune
+    from backends.llama.models import megabytes
+
+    freed = prune(Folders.find(os.environ).kv, int(keep * 1_000_000_000))
+    sys.stdout.write(f"{megabytes(freed)} freed.\n")
+
+
 @cache_app.command("replay")
 def replay_command(
     session: Annotated[

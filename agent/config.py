@@ -14,6 +14,7 @@ from agent.errors import USAGE, UserError
 from backends.compatible_endpoints import Endpoint, EndpointError
 from backends.compatible_endpoints import load_endpoints as merged_endpoints
 
+_YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
 _ENDPOINTS: Final = "endpoints"
 MODES: Final = ("plan", "ask", "edits", "auto")
 EFFORTS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
@@ -23,7 +24,10 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "cache_ttl": ("auto", "short", "long"),
     "keepalive": ("auto", "always", "off"),
     "compact": ("auto", "off"),
+    "kv_type": ("f16", "q8_0", "q4_0"),
+    "lookup": ("auto", "off"),
 }
+_OR_NONE: Final = frozenset({"kv_disk", "gpu_layers"})  # numbers that may be 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,26 @@ class Settings:
 
     threads: int | None = None
     """Threads of a local model. None: one for each physical core."""
+
+    gpu_layers: int | None = None
+    """Layers of a local model that the GPU takes, where llama.cpp was built for one. None: all; 0: none."""
+
+    exact: bool = False
+    """Reuse of a local model's KV cache only where it makes no difference to the last bit: less is reused, and replies
+    at temperature 0 are those of a run without reuse.
+    """
+
+    kv_type: str = "f16"
+    """Type of the keys and values in a local model's KV cache: f16, q8_0 (about half the memory) or q4_0."""
+
+    kv_memory: int | None = None
+    """MB that a local model's KV cache may take. None: a quarter more than its context needs."""
+
+    kv_disk: int = 8
+    """GB of disk for the KV states of local models, so that a new process starts warm. 0: none are kept."""
+
+    lookup: str = "auto"
+    """Whether a local model's next tokens are guessed from what it has read, where that is faster: auto or off."""
 
     effort: str | None = None
     """How much a reasoning model thinks: minimal, low, medium, high, xhigh or max. None: the model's default. A change
@@ -123,6 +147,11 @@ class Folders:
     def ledger(self) -> Path:
         return self.data / "ledger.db"
 
+    @property
+    def kv(self) -> Path:
+        """KV states of local models."""
+        return self.cache / "kv"
+
     def output(self, session: str) -> Path:
         return self.data / "output" / session
 
@@ -191,7 +220,11 @@ def _convert(name: str, value: object, place: str) -> object:
             if not isinstance(value, str) or not value.strip():
                 raise wrong("the name of a model")
             return value.strip()
-        case "mode" | "effort" | "cache_ttl" | "keepalive" | "compact":
+        case "exact":
+            if (told := str(value).lower()) not in _YES + _NO:
+                raise wrong("true or false")
+            return told in _YES
+        case _ if name in _CHOICES:
             if value not in _CHOICES[name]:
                 raise wrong(f"one of {', '.join(_CHOICES[name])}")
             return value
@@ -208,6 +241,7 @@ def _convert(name: str, value: object, place: str) -> object:
                 number = int(str(value))
             except ValueError:
                 raise wrong("a whole number") from None
-            if isinstance(value, bool) or number <= 0:
-                raise wrong("a whole number above 0")
+            least = 0 if name in _OR_NONE else 1
+            if isinstance(value, bool) or number < least:
+                raise wrong(f"a whole number {'from 0 on' if name in _OR_NONE else 'above 0'}")
             return number

@@ -96,9 +96,10 @@ class LlamaBackend:
     """A GGUF model on llama.cpp.
 
     `name` is the full model name. `context` in tokens (default: what the model was trained for, at most 16,384);
-    `threads` default to the physical cores. `sampling` without its temperature, which each request brings. `wires` is
-    used on the event loop's thread only. `state` is a folder for the notes on trial runs (`probe`); None tries in
-    every process. `cache`: how KV states are kept. `warn` gets one line of what does not work and can be done without.
+    `threads` default to the physical cores; `gpu_layers` to all where there is a GPU. `sampling` without its
+    temperature, which each request brings. `wires` is used on the event loop's thread only. `state` is a folder for the
+    notes on trial runs (`probe`); None tries in every process. `cache`: how KV states are kept. `warn` gets one line,
+    in any thread, of what does not work and can be done without.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class LlamaBackend:
         wires: WireStore,
         context: int | None = None,
         threads: int | None = None,
+        gpu_layers: int | None = None,
         sampling: Sampling = Sampling(),  # noqa: B008 - immutable
         state: Path | None = None,
         cache: KvOptions = KvOptions(),
@@ -120,6 +122,7 @@ class LlamaBackend:
         self._wires: Final = wires
         self._context: Final = context
         self._threads: Final = threads
+        self._gpu_layers: Final = gpu_layers
         self._sampling: Final = sampling
         self._state: Final = state
         self._cache: Final = cache
@@ -249,7 +252,7 @@ class LlamaBackend:
             return
         window = self._window
         probe.require_trial(self._path, self._fingerprint, self._state)
-        weights = Weights.load(self._path)
+        weights = Weights.load(self._path, self._gpu_layers)
         try:
             template = weights.chat_template
             if template is None:

@@ -111,10 +111,17 @@ def _one_line(text: str) -> str:
     return re.sub(r"^\w+: ", "", " ".join(text.split())).rstrip(".")
 
 
-def load_weights(path: Path) -> Any:
-    """The `llama_model` pointer for a GGUF file. Raises BackendError (LOCAL) in llama.cpp's own words."""
+def load_weights(path: Path, gpu_layers: int | None = None) -> Any:
+    """The `llama_model` pointer for a GGUF file, with so many layers on the GPU if this build has one (None: all).
+
+    Raises BackendError (LOCAL) in llama.cpp's own words.
+    """
     lib = library()
     params = lib.llama_model_default_params()
+    if not lib.llama_supports_gpu_offload():
+        params.n_gpu_layers = 0
+    elif gpu_layers is not None:
+        params.n_gpu_layers = gpu_layers
     params.use_extra_bufts = False  # the guard, see above
     last_words()
     model = lib.llama_model_load_from_file(str(path).encode(errors="surrogateescape"), params)

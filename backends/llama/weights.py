@@ -48,13 +48,13 @@ class Weights:
         self.kind: Final = self._kind()
 
     @classmethod
-    def load(cls, path: Path) -> "Weights":
-        """Map a GGUF file.
+    def load(cls, path: Path, gpu_layers: int | None = None) -> "Weights":
+        """Map a GGUF file. `gpu_layers`: those that the GPU takes, where there is one (None: all).
 
         Raises BackendError (LOCAL) for a file that is missing, cut off, foreign, or no model that writes text.
         """
         read_header(path)  # says more plainly what is wrong with a file than llama.cpp does
-        weights = cls(native.load_weights(path), path)
+        weights = cls(native.load_weights(path, gpu_layers), path)
         lib = native.library()
         if not lib.llama_model_has_decoder(weights.pointer) or lib.llama_model_has_encoder(weights.pointer):
             weights.close()
