@@ -86,22 +86,22 @@ class KvStore:
 
     def find(self, tokens: "array[int]", *, parts: bool) -> Stored:
         """The segments that cover most of the beginning of `tokens`. `parts`: the last one may go on otherwise."""
-        found: list[Segment] = []
-        at, parent = 0, _digest("", array("i"))
-        while at < len(tokens):
-            best, most = None, 0
+        best = Stored()
+        ways = [(Stored(), _digest("", array("i")))]
+        while ways:
+            so_far, parent = ways.pop()
+            at = so_far.length
             for segment in self._behind(parent, at):
                 length = common_prefix(tokens[at:], segment.tokens)
-                if length > most and (parts or length == len(segment.tokens)):
-                    best, most = segment, length
-            if best is None:
-                break
-            found.append(best)
-            at += most
-            if most < len(best.tokens):
-                break
-            parent = _digest(parent, best.tokens)
-        return Stored(tuple(found), at)
+                whole = length == len(segment.tokens)
+                if not length or not (whole or parts):
+                    continue
+                way = Stored((*so_far.segments, segment), at + length)
+                if way.length > best.length:
+                    best = way
+                if whole:
+                    ways.append((way, _digest(parent, segment.tokens)))
+        return best
 
     def has(self, tokens: "array[int]") -> bool:
         """Whether all of `tokens` are there in one segment, or are being written."""
