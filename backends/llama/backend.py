@@ -362,7 +362,7 @@ class LlamaBackend:
             request.veto,
             tell,
             stop.is_set,
-            self._drafts(),
+            self._drafts(loaded, request.temperature),
         )
         reader = drawing.run(limit)
         drawn = drawing.tokens
@@ -373,9 +373,11 @@ class LlamaBackend:
         if reason is StopReason.END:  # of a turn, after which a person may leave
             loaded.engine.keep()
 
-    def _drafts(self) -> Drafts:
+    def _drafts(self, loaded: _Loaded, temperature: float) -> Drafts:
         cost = self._cache.draft_cost
-        return NO_DRAFTS if cost is None or self._cache.exact else PromptLookup(cost)
+        if cost is None or self._cache.exact or temperature > 0:
+            return NO_DRAFTS
+        return PromptLookup(cost, loaded.decoder.logits)
 
     def _stop_reason(self, reader: ReplyReader, used: int) -> StopReason:
         if reader.complete:

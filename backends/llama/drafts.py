@@ -3,15 +3,24 @@
 A guess is evaluated along with the token before it, which costs little more than that token alone where memory is the
 bottleneck, and is taken back where the model draws something else. Prompt lookup (Saxena, 2023): the tokens that
 followed the last ones when they stood there before.
+
+Tokens that are evaluated together have other last digits than tokens that are evaluated one by one. Where that could
+decide which token comes next, it is evaluated once more, alone: a reply does not depend on what was guessed.
 """
 
 from array import array
-from typing import Final
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _NGRAMS: Final = (4, 3)  # lengths of what must have stood there before
 _MOST: Final = 4  # tokens
 _TRIES: Final = 6  # guesses after which it is known whether they help
 _PAUSE: Final = 48  # tokens until it is tried again
+_DOUBT: Final = 1.5  # twice the largest difference in a logit that was measured (docs/local-models.md)
 _FORGET: Final = 0.9  # weight of what was known before, at each guess
 
 
@@ -26,17 +35,23 @@ class Drafts:
     def hit(self) -> None:
         pass
 
+    def sure(self, row: int) -> bool:
+        """Whether the logits of a row leave no doubt which token is the likeliest."""
+        return False
+
 
 NO_DRAFTS: Final = Drafts()
 
 
 class PromptLookup(Drafts):
-    """For one reply. `cost`: what a token with guesses takes, over a token without. It stops where hits do not pay
-    that; counted, not timed, so that equal prompts give equal replies.
+    """For one reply of a greedy model. `cost`: what a token with guesses takes, over a token without. It stops where
+    hits do not pay that; counted, not timed, so that equal prompts give equal replies. `logits` are those of a row of
+    the last batch.
     """
 
-    def __init__(self, cost: float) -> None:
+    def __init__(self, cost: float, logits: "Callable[[int], npt.NDArray[np.float32]]") -> None:
         self._cost = cost
+        self._logits = logits
         self._tries = 0
         self._hits = float(_MOST)  # expected of a guess
         self._now = 0
@@ -55,6 +70,12 @@ class PromptLookup(Drafts):
 
     def hit(self) -> None:
         self._now += 1
+
+    def sure(self, row: int) -> bool:
+        import numpy as np
+
+        second, first = np.partition(self._logits(row), -2)[-2:]
+        return bool(first - second > _DOUBT)
 
     def _settle(self) -> None:
         """Count the last guess, and pause where guesses do not pay."""

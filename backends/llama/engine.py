@@ -132,11 +132,15 @@ class Engine:
         evaluated when the next one is asked for, so that the last one of a reply costs nothing yet. Raises StoppedError
         between tokens, and BackendError (LOCAL).
         """
-        guessed, row = 0, -1  # tokens in the cache that were not drawn yet
+        guessed, row, alone = 0, -1, True  # `guessed`: tokens in the cache that were not drawn yet
         try:
             for left in range(limit, 0, -1):
                 if stop():
                     raise StoppedError
+                if not alone and not drafts.sure(row):
+                    self._cut_to(self.cached - guessed)
+                    self._evaluate_again()
+                    guessed, row, alone = 0, -1, True
                 token = sample(row)
                 if guessed and self._held.tokens[-guessed] == token:
                     guessed, row = guessed - 1, row + 1
@@ -152,7 +156,7 @@ class Engine:
                 most = min(left - 1, ROWS - 1, self._window - self.cached - 1) if self._rewinds else 0
                 guess = drafts.guess(self._held.tokens + new, most) if most > 0 else new[:0]
                 self._evaluate(new + guess, rows=1 + len(guess))
-                guessed, row = len(guess), -1 - len(guess)
+                guessed, row, alone = len(guess), -1 - len(guess), not guess
         finally:
             self._cut_to(max(0, self.cached - guessed))
 
@@ -309,6 +313,12 @@ class Engine:
         assert self._current is not None
         self._drop(self._current)
         self._sequences.begin(self._current)
+
+    def _evaluate_again(self) -> None:
+        """The last token alone: beside others its logits differ in the last digits."""
+        last = self._held.tokens[-1:]
+        self._cut_to(self.cached - 1)
+        self._evaluate(last)
 
     def _evaluate(self, tokens: "array[int]", rows: int = 1) -> None:
         self._make_room(len(tokens))
