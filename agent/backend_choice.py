@@ -22,8 +22,6 @@ _NO_LLAMA: Final = (
     "Run: {install} - or set ANTHROPIC_API_KEY and use a cloud model."
 )
 
-_DRAFT_COST: Final = 1.6
-
 if TYPE_CHECKING:
     from backends.llama.backend import KvOptions
     from backends.llama.fetch import FetchProgress
@@ -162,7 +160,7 @@ def _kv_options(settings: Settings, folders: Folders) -> "KvOptions":
         quota=settings.kv_disk * 1_000_000_000,
         kv_type=settings.kv_type,
         exact=settings.exact,
-        draft_cost=None if settings.lookup == "off" else _DRAFT_COST,
+        lookup=settings.lookup != "off",
     )
 
 
