@@ -60,7 +60,7 @@ def _git_folder(top: Path) -> Path | None:
             return git
         if git.is_file() and git.stat().st_size <= _LARGEST_LINK:
             named = os.fsdecode(git.read_bytes()).removeprefix("gitdir:").strip()
-            return None if "\0" in named else top / named
+            return None if "\0" in named or top / named == top else top / named
     return None
 
 
