@@ -14,7 +14,7 @@ from agent.config import Folders, Settings, load_endpoints
 from agent.errors import USAGE, UserError
 from backends.base import Backend, Usage, WireStore
 from backends.catalog import Catalog, CatalogError, ModelInfo, default_model
-from backends.llama.models import LocalModel, ModelError, is_local, megabytes, resolve
+from backends.llama.models import LocalModel, ModelError, is_local, megabytes, registry, resolve
 from backends.prices import price
 
 _NO_LLAMA: Final = (
@@ -39,6 +39,8 @@ def find_model(name: str, catalog: Catalog) -> ModelInfo:
     try:
         return catalog.find(name)
     except CatalogError as error:
+        if name in registry().models:
+            raise UserError(f"No model {name!r}. Did you mean local/{name}?", USAGE) from error
         raise UserError(str(error), USAGE) from error
 
 

@@ -124,6 +124,8 @@ def run_command(
     command = _read_prompt(prompt)
     if fork and not (go_on or resume):
         raise UserError("--fork needs a session: --continue, or --resume SESSION. Nothing was sent.", USAGE)
+    if go_on and resume:
+        raise UserError("--continue and --resume name two sessions; give one of them. Nothing was sent.", USAGE)
     here = Path.cwd().resolve()
     task = Task(command, here, again=go_on, session=resume, fork=fork, files=_given_files(files or [], here))
     terminal = Terminal(json_lines=json_lines)
@@ -276,7 +278,8 @@ def sessions(
     elif summaries:
         print_sessions(summaries)
     else:
-        sys.stdout.write('There are no sessions yet. Start one: agent run "…"\n')
+        where = " in this directory" if here else ""
+        sys.stdout.write(f'There are no sessions{where} yet. Start one: agent run "…"\n')
 
 
 @models_app.command("list")

@@ -256,7 +256,7 @@ def _assemble(
     toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach, repository)
     if not session.resumed:
         repository.show_whole(head.whole)
-    else:
+    if session.resumed or small:  # the snapshot for a small model holds no files
         repository.show(task.files)
 
     def forget() -> None:  # a new epoch shows nothing of what was read, but its head
@@ -338,6 +338,8 @@ def _earlier(ledger: Ledger, task: Task) -> SessionRow | None:
     if task.again:
         row = ledger.last_used(show_name(str(task.directory)))
         if row is None:
-            raise UserError(f"There is no session in {task.directory} to go on with. Run without --continue.", USAGE)
+            raise UserError(
+                f"There is no session in {task.directory} to go on with. `agent sessions` lists all.", USAGE
+            )
         return row
     return None

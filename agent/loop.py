@@ -141,6 +141,7 @@ class Loop:
             verdict = judge(reply)
             if verdict.end is TurnEnd.DONE and (objection := self._toolbox.objection()) is not None:
                 self._session.append([notice_block(objection)])
+                self._emit(events.Notice(f"The model is sent back to work: {objection.splitlines()[0]}"))
                 continue
             if verdict.end is not None:
                 return verdict.end, verdict.message

@@ -178,9 +178,8 @@ class Catalog:
             provider, separator, model = "local", ":", name.removeprefix("local:")
         if separator and model.strip() and provider in self._providers:
             return provider, model
-        near = difflib.get_close_matches(name, self.names(), n=1) or [
-            known for known in self.names() if known.endswith(f"/{name}")
-        ]
+        names = self.names()
+        near = [known for known in names if known.endswith(f"/{name}")] or difflib.get_close_matches(name, names, n=1)
         advice = f"Did you mean {near[0]}?" if near else "`agent models list` shows all."
         raise CatalogError(f"No model {name!r}: a name is provider/model, such as {DEFAULT_ANTHROPIC}. {advice}")
 

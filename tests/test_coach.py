@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.coach import Coach
+from agent.coach.turn import Turn
 from agent.tools import edit, search, shell
 from agent.tools.base import SMALL_OUTPUT, ToolContext, ToolError, ToolOutput
 from context.block import ToolCall
@@ -46,6 +47,46 @@ async def run(coach: Coach, context: ToolContext, command: str, summary: str, te
     return await coach.hint("shell", {"command": command}, ToolOutput(text, summary))
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "Read shop/price.py and tell me the tax rate.",
+        "Summarize shop/basket.py in one sentence.",
+        "Find where the rate is defined",
+        "Review the code of total()",
+        "Please explain what this does.",
+        "Could you describe how discounts work",
+        "hi",
+        "Which tests fail?",
+        "How would I add a test?",
+        "What must be set before a start?",
+    ],
+)
+def test_a_question_is_no_order_to_change_anything(command: str) -> None:
+    assert Turn(command).is_question
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "test_no_hyphen_at_the_ends fails. Please fix it.",
+        "One of the tests fails. Find the bug and fix it.",
+        "Find the wrong rate and correct it.",
+        "is_leap(2000) returns False, but 2000 was a leap year. Fix it and run the tests.",
+        "Read the issue, then update price.py",
+        "Can you fix total()?",
+        "Could you please rename calc to subtotal?",
+        "The percent is now 20.",
+        "wrap() breaks lines one character too early: a line may be exactly as long as the width. Fix it.",
+        "Bump the version to 1.3.0.",
+        "We release 2.5.0. Set the new version everywhere it is stated.",
+        "The README mentions `tally sum`, but the command is called `tally total`. Correct the README.",
+    ],
+)
+def test_an_order_is_no_question(command: str) -> None:
+    assert not Turn(command).is_question
+
+
 class TestBegin:
     async def test_what_the_task_names_is_shown(self, coach: Coach) -> None:
         (notice,) = await coach.begin("total() is wrong. Fix it.")
@@ -60,6 +101,17 @@ class TestBegin:
 
     async def test_a_question_about_the_whole_gets_the_beginning_of_the_readme(self, coach: Coach) -> None:
         assert await coach.begin("Tell me about it?") == ["README.md begins:\n# price\n\nPrices with tax."]
+
+    async def test_the_readme_is_not_told_again_once_something_was_read(
+        self, coach: Coach, context: ToolContext
+    ) -> None:
+        context.seen[context.root / "price.py"] = "read in an earlier turn"
+        assert await coach.begin("Tell me about it?") == []
+        assert coach.objection() is None
+
+    async def test_a_word_of_three_letters_finds_its_line(self, coach: Coach, context: ToolContext) -> None:
+        (context.root / "price.py").write_text("TAX = 0.19\n")
+        assert await coach.begin("Raise the tax.") == ["Named in the task:\nprice.py:1: TAX = 0.19"]
 
     async def test_words_that_every_task_has_are_no_names(self, coach: Coach, context: ToolContext) -> None:
         (context.root / "price.py").write_text("def project():\n    pass\n")

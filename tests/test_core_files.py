@@ -52,7 +52,14 @@ def test_the_rank_is_that_of_the_table(tmp_path: Path) -> None:
         ("pyproject.toml", "full", "manifest"),
         ("shop/__main__.py", "full", "entry point"),
         ("shop/price.py", "full", "3 files mention it"),
+        ("shop/basket.py", "full", "the repository is small"),
+        ("shop/data.py", "full", "the repository is small"),
     ]
+
+
+def test_only_a_repository_whose_source_fits_the_budget_is_shown_whole(tmp_path: Path) -> None:
+    write(tmp_path, {**SHOP, "shop/table.py": "TABLE = 1\n" * 2_000})
+    assert not {file.path for file in core(tmp_path).files} & {"shop/basket.py", "shop/data.py", "shop/table.py"}
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,9 @@ class Coach:
 
     async def begin(self, command: str) -> list[str]:
         """Notices to go with the command: where the things that it names are defined."""
-        self._turn = Turn(command, files=await asyncio.to_thread(self._repository.stats))
+        self._turn = Turn(
+            command, files=await asyncio.to_thread(self._repository.stats), looked=bool(self._context.seen)
+        )
         return await hints.at_start(self._turn, self._repository)
 
     def veto(self, call: ToolCall) -> int | None:

@@ -14,14 +14,15 @@ _MOST_WORDS: Final = 8  # of a text that are looked for one by one
 _MOST_LOOSE: Final = 15  # lines that hold one of them
 _MOST_NAMES: Final = 40  # words of a command that are looked up
 _MOST_DEFINITIONS: Final = 6
-_WORD: Final = re.compile(r"[^\W\d_]{4,}")
+_WORD: Final = re.compile(r"[^\W\d_]{3,}")
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _KINDS: Final = "export|public|static|const|let|var|final|def|class|function|fn|func|struct|interface|type"
 # Words that say nothing of where to look.
 _COMMON_WORDS: Final = """
-about again also change code correct does each else every everywhere exactly fail fails file find fixed from function
-into line lines long make method must name nothing only otherwise please project should some test tests that them then
-there they this value what when where which with your
+about add again all also and any are but can change code correct does each else every everywhere exactly fail fails
+file find fix fixed for from function has how its into line lines long make method must name new not nothing now old
+one only otherwise please project read run should some tell test tests that the them then there they this two use
+value was what when where which why with you your
 """
 _COMMON: Final = frozenset(_COMMON_WORDS.split())
 _EVERYWHERE: Final = re.compile(
@@ -42,7 +43,7 @@ async def at_start(turn: Turn, repository: Repository) -> list[str]:
     if names:
         defined = await repository.search(rf"\b(?:{_KINDS})\s+(?:{'|'.join(names)})\b")
         pieces = await asyncio.to_thread(repository.definitions, defined)
-        turn.looked = bool(pieces)
+        turn.looked = turn.looked or bool(pieces)
     if words := _words(turn.command):
         some = "|".join(words)
         pattern = rf"^(?:(?:{_KINDS})\s+)*\w*(?:{some})\w*\s*[:=]|^\s*\"\w*(?:{some})\w*\"\s*:"
@@ -50,7 +51,7 @@ async def at_start(turn: Turn, repository: Repository) -> list[str]:
     if pieces:
         return ["\n".join(["Named in the task:", *dict.fromkeys(pieces[:_MOST_DEFINITIONS])])]
     # A question that names nothing in the code is about the whole.
-    overview = await asyncio.to_thread(repository.overview) if turn.is_question else None
+    overview = await asyncio.to_thread(repository.overview) if turn.is_question and not turn.looked else None
     return [] if overview is None else [overview]
 
 

@@ -8,9 +8,27 @@ from typing import Final
 
 from agent.tools.under_test import is_test
 
-_QUESTION: Final = re.compile(
-    r"\?\s*$|^(?:what|where|which|who|when|why|how|does|do|is|are|can|explain|describe|list|show|tell)\b", re.IGNORECASE
+_POLITE: Final = re.compile(
+    r"^(?:(?:please|kindly|hi|hello|hey|ok|okay|now|then|(?:can|could|would|will) you|i (?:want|need) you to)\b"
+    r"[\s,!]*)+",
+    re.IGNORECASE,
 )
+_ASKS: Final = re.compile(
+    r"(?:what|where|which|who|when|why|how|does|do|is|are|can|explain|describe|list|show|tell|read|summari[sz]e|find|"
+    r"look|review|count|compare|check)\b",
+    re.IGNORECASE,
+)
+# What has to become otherwise, as an order or as a statement of what is wrong.
+_ORDER: Final = (
+    r"(?:add|adjust|allow|apply|bump|change|clean|convert|correct|create|delete|drop|edit|enable|extend|extract|fix|"
+    r"format|handle|implement|improve|increase|insert|introduce|let|lower|make|merge|migrate|modify|move|patch|port|put|"
+    r"raise|reduce|refactor|remove|rename|repair|replace|rewrite|set|simplify|solve|sort|split|support|swap|tidy|turn|"
+    r"update|upgrade|use|write)"
+)
+_CHANGE: Final = re.compile(
+    rf"\b(?:{_ORDER}|wrong|broken|bug|crash\w*|fail\w*|must|should|instead|no longer|is now|are now)\b", re.IGNORECASE
+)
+_AND_CHANGE: Final = re.compile(rf"(?:\b(?:and|then)|[.;])\s+(?:then\s+|please\s+)?{_ORDER}\b", re.IGNORECASE)
 _FAILS: Final = re.compile(r"\bfail(?:s|ed|ing|ure|ures)?\b", re.IGNORECASE)
 _TESTED: Final = re.compile(r"\bassert|\bexpect\s*\(|\b(?:test|it)\s*\(|\bdef\s+test|\bfunc\s+Test|#\[test\]")
 _CODE: Final = (".py", ".js", ".mjs", ".jsx", ".ts", ".tsx", ".go", ".rs", ".c", ".cc", ".cpp", ".java", ".rb")
@@ -34,8 +52,16 @@ class Turn:
 
     @property
     def is_question(self) -> bool:
-        """Whether the command asks for an answer, not for a change."""
-        return _QUESTION.search(self.command.strip()) is not None
+        """Whether the command asks for an answer, not for a change. A doubtful one does: a change that nobody wanted is
+        worse than one that must be asked for again.
+        """
+        said = self.command.strip()
+        plain = _POLITE.sub("", said)
+        if _CHANGE.search(plain) is None:
+            return True
+        if _ASKS.match(plain):
+            return _AND_CHANGE.search(plain) is None
+        return said.endswith("?") and plain == said
 
     @property
     def is_about_failure(self) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Group
 from rich.table import Table
@@ -19,8 +19,14 @@ from agent.reports.totals import money, tokens
 from agent.ttl_choice import TtlChooser
 from backends.base import Usage
 from backends.catalog import ModelInfo
+from backends.llama.models import is_local
 from context.cachemodel import Scope
 from context.lease import leases, longest_warm
+
+_LOCAL: Final = (
+    "A local model has no lease that ends and nothing to pay. What it has read is in memory while it runs, and on disk "
+    "afterwards: `agent cache ls`."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,9 @@ def show(status: CacheStatus) -> Group:
             _clock(prefix.ttl),
         )
     effort = f" · effort {status.effort}" if status.effort else ""
+    title = Text(f"Session {status.session} · {status.model}{effort}")
+    if is_local(status.model):
+        return Group(title, Text(_LOCAL))
     now, lost = money(status.warm_usd), money(status.cold_usd)
     lines = [f"What has been sent so far costs the next turn {now} now, {lost} if it is lost."]
     if status.pings:
@@ -135,7 +144,7 @@ def show(status: CacheStatus) -> Group:
         for prefix in status.prefixes
         if prefix.next_ttl
     ]
-    return Group(Text(f"Session {status.session} · {status.model}{effort}"), table, *map(Text, lines))
+    return Group(title, table, *map(Text, lines))
 
 
 def _left(prefix: Prefix) -> str:

@@ -83,14 +83,16 @@ def tps(call: CallRow) -> float | None:
 
 
 def seconds_saved(calls: list[CallRow]) -> float | None:
-    """Reused tokens over the prefill speed that was measured in the same session. Local calls only."""
+    """Reused tokens over the prefill speed of the session's longest prefill, in which the overhead of a call shows
+    least. Local calls only.
+    """
     measured = [
         (call.usage.fresh, call.ttft_s)
         for call in calls
         if is_local(call) and call.ttft_s and call.usage.fresh is not None and call.usage.fresh >= _MEASURABLE
     ]
     reused = sum(call.usage.cache_read or 0 for call in calls if is_local(call))
-    fresh, seconds = sum(fresh for fresh, _ in measured), sum(seconds for _, seconds in measured)
+    fresh, seconds = max(measured, default=(0, 0.0))
     return reused * seconds / fresh if fresh else None
 
 

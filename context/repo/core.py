@@ -3,6 +3,7 @@
 Deterministic: equal content, listing and commits give equal text, with or without the cache.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -20,6 +21,7 @@ _MOST_PARSED: Final = 500  # source files; in larger repositories nobody is aske
 _LARGEST: Final = 256 << 10  # bytes of a file that is looked into
 _FULL: Final = 6  # a source file stands in full when it takes at most this part of the budget
 _ANY: Final = 3  # nothing takes a larger part of it
+_BYTES_A_TOKEN: Final = 3
 _LEAST: Final = 40  # tokens; with less left nothing more is tried
 _MOST_HEADINGS: Final = 30
 _HEADING: Final = re.compile(r"#{1,4} \S")
@@ -71,7 +73,8 @@ def core_files(
             {path: each.defines for path, each in made.items()}, {path: each.mentions for path, each in made.items()}
         )
     named, recent = named_in(rules, paths), recent or {}
-    given = {*pinned, *named, *mentioned, *recent}
+    small = sources is not None and _bytes(root, sources) <= _BYTES_A_TOKEN * budget
+    given = {*pinned, *named, *mentioned, *recent, *(sources if small else ())}
     candidates = {*telling, *(given.intersection(paths) if given else ())}
     ranked = rank(
         candidates,
@@ -80,8 +83,18 @@ def core_files(
         named=named,
         mentioned=mentioned,
         recent=recent,
+        small=small,
     )
     return _chosen(root, ranked, budget, cache)
+
+
+def _bytes(root: Path, paths: Sequence[str]) -> int:
+    """What these files take in all; of those that are there."""
+    total = 0
+    for path in paths:
+        with contextlib.suppress(OSError):
+            total += os.lstat(root / path).st_size
+    return total
 
 
 def _candidates(paths: Sequence[str]) -> str:
@@ -185,4 +198,4 @@ def _read(root: Path, path: str) -> bytes | None:
 
 def _tokens(path: str, text: str) -> int:
     """Generous, as for the tree: a tokenizer takes its time to load."""
-    return -(-(len(path) + 20 + len(text.encode(errors="replace"))) // 3)
+    return -(-(len(path) + 20 + len(text.encode(errors="replace"))) // _BYTES_A_TOKEN)

@@ -11,6 +11,7 @@ The rank of a file is the sum of these, and files of equal rank stand in the ord
 | entry point (main, cli, app, index, lib, __main__, …) | 60 |
 | other files mention what it defines | 5 for each of them, at most 50 |
 | recent commits changed it | 2 for each, at most 30 |
+| nothing of that, but the source of the whole repository fits the budget | 1, in whatever folder |
 | each folder that it lies in | -5 |
 | tests, examples, documentation, generated and foreign code | -60 |
 """
@@ -59,18 +60,22 @@ def rank(
     named: Collection[str] = (),
     mentioned: Mapping[str, int] | None = None,
     recent: Mapping[str, int] | None = None,
+    small: bool = False,
 ) -> list[Ranked]:
     """The files worth reading, best first. `is_source`: whether an outline can be made of a file.
 
-    `named`: in the house rules; `mentioned`: by how many files; `recent`: in how many of the last commits.
+    `named`: in the house rules; `mentioned`: by how many files; `recent`: in how many of the last commits; `small`: all
+    source of the repository fits the budget.
     """
     mentioned, recent = mentioned or {}, recent or {}
     found = []
     for path in paths:
+        folders = path.lower().split("/")[:-1]
         reasons = dict(_reasons(path, is_source(path), pinned, named, mentioned, recent))
+        if not reasons and small and is_source(path):
+            reasons = {"the repository is small": 1 + 5 * len(folders)}
         if not reasons:
             continue
-        folders = path.lower().split("/")[:-1]
         aside = not _ASIDE.isdisjoint(folders) or bool(_ASIDE_NAME.search(path.rpartition("/")[2].lower()))
         points = sum(reasons.values()) - 5 * len(folders) - 60 * aside
         if points > 0:
