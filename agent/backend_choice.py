@@ -25,8 +25,9 @@ _NO_LLAMA: Final = (
 _DRAFT_COST: Final = 1.6
 
 if TYPE_CHECKING:
-    from backends.llama.backend import KvOptions
     from backends.llama.fetch import FetchProgress
+    from backends.llama.loaded import KvOptions
+    from backends.llama.sampling import Sampling
 
 
 def load_catalog(folders: Folders) -> Catalog:
@@ -134,6 +135,7 @@ async def open_backend(
             context=settings.context,
             threads=settings.threads,
             gpu_layers=settings.gpu_layers,
+            sampling=sampling_of(settings),
             state=folders.data / "trials",
             cache=_kv_options(settings, folders),
             warn=warn,
@@ -153,8 +155,32 @@ async def open_backend(
     raise UserError(f"{info.name}: this release runs anthropic/…, local and compatible models.", USAGE)
 
 
+def sampling_of(settings: Settings) -> "Sampling":
+    """How a local model's tokens are drawn."""
+    from backends.llama.sampling import Sampling
+
+    return Sampling(
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        min_p=settings.min_p,
+        repeat=settings.repeat_penalty,
+        frequency=settings.frequency_penalty,
+        presence=settings.presence_penalty,
+        repeat_window=settings.penalty_window,
+        dry_multiplier=settings.dry_multiplier,
+        dry_base=settings.dry_base,
+        dry_allowed=settings.dry_allowed,
+        dry_window=settings.dry_window,
+        dry_breakers=settings.dry_breakers,
+        xtc_probability=settings.xtc_probability,
+        xtc_threshold=settings.xtc_threshold,
+        seed=settings.seed,
+    )
+
+
 def _kv_options(settings: Settings, folders: Folders) -> "KvOptions":
-    from backends.llama.backend import KvOptions
+    from backends.llama.loaded import KvOptions
 
     return KvOptions(
         memory=None if settings.kv_memory is None else settings.kv_memory * 1_000_000,
