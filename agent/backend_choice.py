@@ -22,6 +22,11 @@ _NO_LLAMA: Final = (
     "Run: {install} - or set ANTHROPIC_API_KEY and use a cloud model."
 )
 
+ONLY_LOCAL: Final = (
+    "The lens looks into models that run inside this program; {name} runs elsewhere. Nothing was sent. "
+    "Choose one of `agent models list`: --model local/…"
+)
+
 _DRAFT_COST: Final = 1.6
 
 if TYPE_CHECKING:
@@ -119,6 +124,7 @@ async def open_backend(
         if settings.threads is not None and settings.threads > processors:  # more only wait for each other
             raise UserError(f"This machine has {processors} processors; threads must be from 1 to {processors}.", USAGE)
         model = await fetch_model(info.name, folders, env, downloads)
+        from agent.lens_pages import LensPages
         from backends.llama.backend import LlamaBackend
 
         loop = asyncio.get_running_loop()
@@ -128,6 +134,7 @@ async def open_backend(
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
                 loop.call_soon_threadsafe(downloads.announce, line)
 
+        pages = LensPages(info.name, sampling_of(settings), folders.data / "lens", now, warn)
         return LlamaBackend(
             model.path,
             name=info.name,
@@ -138,8 +145,11 @@ async def open_backend(
             sampling=sampling_of(settings),
             state=folders.data / "trials",
             cache=_kv_options(settings, folders),
+            lens=pages.write if settings.lens else None,
             warn=warn,
         )
+    if settings.lens:
+        raise UserError(ONLY_LOCAL.format(name=info.name), USAGE)
     if info.provider == "anthropic":
         from backends.anthropic import AnthropicBackend
 

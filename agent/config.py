@@ -134,7 +134,7 @@ class Settings:
     """XTC: how often the top choices are left out. 0: never."""
 
     xtc_threshold: float = 0.1
-    """XTC: the probability that makes a token a top choice; the least likely of them stays. Above 0.5 nothing happens."""
+    """XTC: the probability that makes a token a top choice. The least likely of them stays."""
 
     lens: bool = False
     """Whether each reply of a local model is written to a page that shows how every token came about."""

@@ -37,8 +37,10 @@ class Sampling:
 
     DRY takes `dry_multiplier` × `dry_base` ^ (n - `dry_allowed`) from the logit of a token that would go on with a
     repetition: the last n tokens, at least `dry_allowed`, stood among the last `dry_window` tokens of the reply before,
-    followed by this token. No repetition reaches over one of `dry_breakers`. XTC ("exclude top choices"), with `xtc_probability`, drops all
-    candidates of at least `xtc_threshold` but the least likely of them.
+    followed by this token. No repetition reaches over one of `dry_breakers`.
+
+    XTC ("exclude top choices"), with `xtc_probability`, drops all candidates of at least `xtc_threshold` but the least
+    likely of them.
     """
 
     temperature: float = 0.0
