@@ -69,30 +69,33 @@ def ends_with_control(seen: Seen) -> bool:
     return seen.ended and not seen.given
 
 
-def places(seen: Seen) -> list[Place]:
-    """The reply in order, with the marks of its surest and its most doubtful places."""
-    doubtful = set(most_doubtful(seen.looks, MARKED))
-    runs = marked_runs(seen)
-    starts, ends = {run.start for run in runs}, {run.end for run in runs}
-    sure = {index for run in runs for index in range(run.start, run.end)}
-    found = []
-    for group in groups(pieces(seen)):
-        indices = range(group.start, group.end)
-        found.append(
-            Place(
-                group,
-                seen.looks[group.start : group.end],
-                doubtful=any(index in doubtful for index in indices),
-                sure=any(index in sure for index in indices),
-                opens=any(index in starts for index in indices),
-                closes=any(index + 1 in ends for index in indices),
-            )
+def places(seen: Seen, since: int = 0) -> list[Place]:
+    """The reply in order, with the marks of its surest and its most doubtful places from token `since` on."""
+    doubtful = set(doubts(seen, since))
+    sure = {index for run in marked_runs(seen, since) for index in range(run.start, run.end)}
+    found = groups(pieces(seen))
+    certain = [False, *(sure.issuperset(range(group.start, group.end)) for group in found), False]
+    return [
+        Place(
+            group,
+            seen.looks[group.start : group.end],
+            doubtful=not doubtful.isdisjoint(range(group.start, group.end)),
+            sure=certain[number],
+            opens=certain[number] and not certain[number - 1],
+            closes=certain[number] and not certain[number + 1],
         )
-    return found
+        for number, group in enumerate(found, 1)
+    ]
 
 
-def marked_runs(seen: Seen) -> list[Run]:
-    return [run for run in sure_runs(seen.looks) if run.length >= _LEAST_RUN][:MARKED]
+def doubts(seen: Seen, since: int = 0) -> list[int]:
+    """The most doubtful tokens from `since` on."""
+    return [index for index in most_doubtful(seen.looks) if index >= since][:MARKED]
+
+
+def marked_runs(seen: Seen, since: int = 0) -> list[Run]:
+    runs = sure_runs(seen.looks)
+    return [run for run in runs if run.length >= _LEAST_RUN and run.start >= since][:MARKED]
 
 
 class Words:
@@ -102,13 +105,14 @@ class Words:
         self.looks: Final = seen.looks
         self.tokens: Final[list[str]] = []
         self._begun: Final[list[bytes]] = []  # the bytes of an unfinished character that stand before each token
-        self._pieces: Final = pieces(seen)
-        for group in groups(self._pieces):
+        said = pieces(seen)
+        self._groups: Final = groups(said)
+        for group in self._groups:
             count = group.end - group.start
             quoted = f"'{visible(group.text)}'"
             for part in range(1, count + 1):
                 self.tokens.append(quoted if count == 1 else f"{quoted} {part}/{count}")
-                self._begun.append(b"".join(self._pieces[group.start : group.start + part - 1]))
+                self._begun.append(b"".join(said[group.start : group.start + part - 1]))
 
     def candidate(self, index: int, candidate: Candidate) -> str:
         """A token that could have been token `index`, as the character that it would have completed, and its
@@ -118,31 +122,34 @@ class Words:
         return f"'{text}' {percent(candidate.probability)}"
 
     def run(self, run: Run) -> str:
-        return visible(decoded(b"".join(self._pieces[run.start : run.end])))
+        """The whole characters of a run, or the one that it is a part of."""
+        within = [group for group in self._groups if run.start <= group.start and group.end <= run.end]
+        touched = within or [group for group in self._groups if group.start < run.end and run.start < group.end]
+        return visible("".join(group.text for group in touched))
 
 
 def findings(seen: Seen, since: int = 0) -> list[str]:
     """What is worth knowing of the reply from token `since` on, a sentence each."""
     words, lines = Words(seen), []
-    doubtful = [index for index in most_doubtful(seen.looks, MARKED) if index >= since]
+    doubtful = doubts(seen, since)
     if doubtful:
         told = [f"{index + 1} {words.tokens[index]} {seen.looks[index].entropy:.1f} bits" for index in doubtful]
         lines.append("most doubtful: " + ", ".join(told))
-    sure = [f"{run.start + 1}-{run.end} '{words.run(run)}'" for run in marked_runs(seen) if run.start >= since]
+    sure = [f"{run.start + 1}-{run.end} '{words.run(run)}'" for run in marked_runs(seen, since)]
     if sure:
         lines.append("no alternative: " + ", ".join(sure))
-    for run in forced(seen):
-        if run.start > since:
-            at = run.start - 1
-            least = min(look.drawn.probability for look in seen.looks[run.start : run.end])
-            chosen = f"{words.tokens[at]} ({percent(seen.looks[at].drawn.probability)})"
-            all_of_it = percent(least) + (" or more" if run.length > 1 else "")
-            lines.append(f"after {at + 1} {chosen}, '{words.run(run)}' is {all_of_it}")
+    for run in forced(seen, since):
+        at = run.start - 1
+        least = min(look.drawn.probability for look in seen.looks[run.start : run.end])
+        chosen = f"{words.tokens[at]} ({percent(seen.looks[at].drawn.probability)})"
+        all_of_it = percent(least) + (" or more" if run.length > 1 else "")
+        lines.append(f"after {at + 1} {chosen}, '{words.run(run)}' is {all_of_it}")
     return lines
 
 
-def forced(seen: Seen) -> list[Run]:
-    return forced_runs(seen.looks)[:MARKED]
+def forced(seen: Seen, since: int = 0) -> list[Run]:
+    """The longest runs that a token from `since` on has forced."""
+    return [run for run in forced_runs(seen.looks) if run.start > since][:MARKED]
 
 
 def percent(probability: float) -> str:
@@ -187,9 +194,9 @@ def _seen_json(seen: Seen, since: int = 0) -> dict[str, Any]:
             for number, (look, text) in enumerate(zip(seen.looks, texts, strict=True), 1)
             if number > since
         ],
-        "most_doubtful": [index + 1 for index in most_doubtful(seen.looks, MARKED)],
-        "surest": [_run_json(run) for run in marked_runs(seen)],
-        "forced": [{"after": run.start, **_run_json(run)} for run in forced(seen)],
+        "most_doubtful": [index + 1 for index in doubts(seen, since)],
+        "surest": [_run_json(run) for run in marked_runs(seen, since)],
+        "forced": [{"after": run.start, **_run_json(run)} for run in forced(seen, since)],
     }
 
 

@@ -58,7 +58,7 @@ def _seen(seen: Seen, since: int = 0) -> str:
     words = Words(seen)
     about = f"prefill: {seen.prompt:,} tokens, {seen.reused:,} reused{disk}, {seen.seconds:.2f} s"
     given = f'<span class="before">{_lines(seen.given)}</span>' if seen.given else ""
-    shown = "".join(_place(words, place, since) for place in places(seen))
+    shown = "".join(_place(words, place, since) for place in places(seen, since))
     legend = " ".join(
         f'<span class="h{level}">&nbsp;{_MOST_BITS * level / _LEVELS:.0f} bits&nbsp;</span>'
         for level in range(0, _LEVELS + 1, 3)

@@ -41,8 +41,8 @@ def _say(console: Console, line: str) -> None:
 
 def _answer(seen: Seen, since: int) -> Text:
     """The reply as it stands, every token in the colour of its entropy; what stands before token `since` is dim."""
-    text = Text(seen.given, style="dim")
-    for place in places(seen):
+    text = Text().append(visible(seen.given), style="dim")
+    for place in places(seen, since):
         shown = "\n".join(visible(line) for line in place.group.text.split("\n"))
         if place.group.end <= since:
             text.append(shown, style="dim")

@@ -228,10 +228,10 @@ def forced_runs(looks: Sequence[Look]) -> list[Run]:
     return sorted(runs, key=lambda run: (-run.length, run.start))
 
 
-def most_doubtful(looks: Sequence[Look], count: int) -> list[int]:
+def most_doubtful(looks: Sequence[Look]) -> list[int]:
     """Indices of the tokens at which the model was least sure what comes next, the greatest entropy first."""
     doubtful = [index for index, each in enumerate(looks) if each.is_doubtful]
-    return sorted(doubtful, key=lambda index: (-looks[index].entropy, index))[:count]
+    return sorted(doubtful, key=lambda index: (-looks[index].entropy, index))
 
 
 def _runs(looks: Sequence[Look]) -> list[Run]:
