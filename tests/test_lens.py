@@ -4,6 +4,7 @@ import io
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import datetime
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from agent.lens_pages import LensPages
 from agent.reports.lens import LensReport, percent, text_of
 from agent.reports.lens_html import lens_page
 from agent.reports.lens_text import print_lens
@@ -359,3 +361,21 @@ def test_the_end_of_a_reply_is_no_text() -> None:
 )
 def test_what_is_nearly_sure_is_not_shown_as_sure(probability: float, shown: str) -> None:
     assert percent(probability) == shown
+
+
+def test_a_page_for_each_reply_and_a_line_that_names_it(tmp_path: Path) -> None:
+    said: list[str] = []
+    pages = LensPages("local/test", Sampling(), tmp_path / "lens", lambda: datetime(2026, 12, 3, 6, 5, 4), said.append)
+    pages.write(HOT_POT)
+    pages.write(HOT_POT)
+    written = [tmp_path / "lens" / f"20261203-060504-{number}.html" for number in (1, 2)]
+    assert said == [f"Lens of this reply: {path}" for path in written]
+    assert all("锅" in path.read_text(encoding="utf-8") for path in written)
+
+
+def test_a_page_that_cannot_be_written_is_told_and_the_run_goes_on(tmp_path: Path) -> None:
+    said: list[str] = []
+    (tmp_path / "lens").write_text("a file")
+    LensPages("local/test", Sampling(), tmp_path / "lens", lambda: datetime(2026, 12, 3), said.append).write(HOT_POT)
+    assert len(said) == 1
+    assert "cannot be written" in said[0]
