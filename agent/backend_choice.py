@@ -27,8 +27,6 @@ ONLY_LOCAL: Final = (
     "Choose one of `agent models list`: --model local/…"
 )
 
-_DRAFT_COST: Final = 1.6
-
 if TYPE_CHECKING:
     from backends.llama.fetch import FetchProgress
     from backends.llama.loaded import KvOptions
@@ -198,7 +196,7 @@ def _kv_options(settings: Settings, folders: Folders) -> "KvOptions":
         quota=settings.kv_disk * 1_000_000_000,
         kv_type=settings.kv_type,
         exact=settings.exact,
-        draft_cost=None if settings.lookup == "off" else _DRAFT_COST,
+        lookup=settings.lookup != "off",
     )
 
 

@@ -31,6 +31,7 @@ from backends.llama.decoder import ContextOptions, NativeDecoder
 from backends.llama.engine import Engine
 from backends.llama.kv_store import KvStore, Model
 from backends.llama.models import resolve
+from backends.llama.tuning import Tuning
 from backends.llama.weights import Weights
 
 DEFAULT: Final = "local/smollm2-135m"
@@ -121,7 +122,7 @@ class Ours:
         self._weights = Weights.load(path)
         room = length + 6 * TURN
         self._store = KvStore(folder, Model("m", {}), 16 << 30) if stored else None
-        self._decoder = NativeDecoder(self._weights, ContextOptions(room + room // 4, usable_cores()))
+        self._decoder = NativeDecoder(self._weights, ContextOptions(room + room // 4, Tuning.unmeasured()))
         self._engine = Engine(self._decoder, room, store=self._store)
         self.prompts = prompts(self._weights.tokenize, length)
 

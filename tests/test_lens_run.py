@@ -17,6 +17,7 @@ from backends.llama.lens import Seen
 from backends.llama.lens_run import LensRun, View
 from backends.llama.sampling import Sampling
 from backends.llama.tool_grammar import REPLY_START, prompt_grammar
+from backends.llama.tuning import Tuning
 from backends.llama.weights import Weights
 from context.block import Opaque
 
@@ -30,7 +31,7 @@ class Model:
 
     def __init__(self, path: Path) -> None:
         self.weights = Weights.load(path)
-        self.decoder = NativeDecoder(self.weights, ContextOptions(1024, 2))
+        self.decoder = NativeDecoder(self.weights, ContextOptions(1024, Tuning(2, 2)))
         self.engine = Engine(self.decoder)
 
     def run(self, text: str = QUESTION, sampling: Sampling = Sampling(), limit: int = 16) -> LensRun:  # noqa: B008

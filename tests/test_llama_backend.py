@@ -69,8 +69,9 @@ async def test_a_turn_that_appends_n_tokens_evaluates_about_n(backend: LlamaBack
     prompt = prompt.append(results_block(calls, {}) if calls else user("And now?"))
     second = await take_turn(backend, prompt)
     assert second.prefill[0].reused == second.usage.cache_read
-    held = (first.usage.fresh or 0) + (first.usage.output or 0) - 1  # the last token was drawn, not evaluated
-    assert second.usage.cache_read == held
+    held = second.usage.cache_read or 0
+    given = (first.usage.fresh or 0) + (first.usage.output or 0)
+    assert held in (given - 1, given)  # the last token was drawn and not evaluated, unless it had been guessed
     assert second.usage.fresh == second.prefill[-1].total - held
     assert second.usage.fresh < 40
 
@@ -166,7 +167,8 @@ async def test_a_call_that_the_limit_cuts_off_is_no_call(backend: LlamaBackend) 
         assert not cut.reply.tool_calls
         assert cut.finished.stop is StopReason.MAX_OUTPUT
         after = await take_turn(backend, prompt.extend([cut.reply, user("Go on.")]), max_output=1)
-        assert after.usage.cache_read == cut.prefill[-1].total + limit - 1
+        given = cut.prefill[-1].total + limit
+        assert after.usage.cache_read in (given - 1, given)  # the last token was not evaluated, unless it was guessed
 
 
 async def test_a_stopped_prefill_is_not_lost(backend: LlamaBackend) -> None:

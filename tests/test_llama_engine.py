@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backends.base import BackendError, ErrorKind
-from backends.llama.decoder import BATCH, ContextOptions, NativeDecoder
+from backends.llama.decoder import ContextOptions, NativeDecoder
 from backends.llama.drafts import Drafts
 from backends.llama.engine import Engine, StoppedError, can_cut
 from backends.llama.kv_store import KvStore, Model
 from backends.llama.sequences import common_prefix
+from backends.llama.tuning import BATCH, Tuning
 from backends.llama.weights import Kind, Weights
 
 pytest_plugins = ["local_models"]
@@ -37,6 +38,7 @@ class Memory:
         most: int = 4,
     ) -> None:
         self.kind, self.window, self.cells, self.sequences = kind, window, cells, most
+        self.batch = BATCH
         self.last = 0  # the sequence that was evaluated last
         self.all: dict[int, list[tuple[int, object]]] = {}  # of each sequence, its tokens and the cell of each
         self.evaluated: list[int] = []
@@ -372,7 +374,7 @@ def open_engine(smollm2: Weights) -> Iterator[Callable[[], tuple[Engine, NativeD
     decoders: list[NativeDecoder] = []
 
     def make() -> tuple[Engine, NativeDecoder]:
-        decoders.append(NativeDecoder(smollm2, ContextOptions(CONTEXT, 2)))
+        decoders.append(NativeDecoder(smollm2, ContextOptions(CONTEXT, Tuning(2, 2))))
         return Engine(decoders[-1]), decoders[-1]
 
     yield make

@@ -13,6 +13,7 @@ from backends.llama import native, probe
 from backends.llama.child_python import child_env
 from backends.llama.cores import usable_cores
 from backends.llama.gguf import Header, fingerprint, read_header
+from backends.llama.tuning import Tuning
 from backends.llama.weights import Weights
 
 pytest_plugins = ["local_models"]
@@ -151,8 +152,9 @@ def test_the_setting_for_openmp_does_not_reach_the_commands_we_run(before: str |
 def test_llama_cpp_says_nothing_on_the_terminal(smollm2_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from backends.llama.weights import Weights\n"
-        "from backends.llama.decoder import ContextOptions, NativeDecoder\n"
-        "weights = Weights.load(Path(sys.argv[1])); decoder = NativeDecoder(weights, ContextOptions(256, 1))\n"
+        "from backends.llama.decoder import ContextOptions, NativeDecoder; from backends.llama.tuning import Tuning\n"
+        "weights = Weights.load(Path(sys.argv[1]))\n"
+        "decoder = NativeDecoder(weights, ContextOptions(256, Tuning(1, 1)))\n"
         "decoder.evaluate(0, [1, 2, 3], 0); decoder.close(); weights.close(); weights.close(); decoder.close()\n"
     )
     result = subprocess.run(
@@ -246,10 +248,19 @@ def test_a_child_keeps_only_the_entry_of_pythonpath_that_holds_our_installation(
 def test_a_folder_of_notes_that_cannot_be_written_does_not_matter(
     smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "_CHILD", "")
+    monkeypatch.setattr(probe, "_CHILD", f"print('{Tuning(3, 2).to_json()}')")
     blocked = tmp_path / "file"
     blocked.touch()
-    probe.require_trial(smollm2_path, "f" * 64, blocked / "state")
+    assert probe.require_trial(smollm2_path, "f" * 64, blocked / "state") == Tuning(3, 2)
+
+
+def test_a_child_that_ends_early_and_says_nothing_has_not_succeeded(
+    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_CHILD", "")
+    with pytest.raises(BackendError) as caught:
+        probe.require_trial(smollm2_path, "f" * 64, None)
+    assert "status 0" in message(caught)
 
 
 # Threads.

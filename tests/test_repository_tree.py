@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from context.repo.files import list_files
+from context.repo.files import list_files, recent_changes
 from context.repo.tree import render_tree
 from context.tokens import count_tokens
 
@@ -151,3 +151,90 @@ def test_without_git_every_gitignore_holds_as_git_would_have_it(tmp_path: Path) 
     git(tmp_path, "init")
     assert walked.paths == list_files(tmp_path, os.environ).paths
     assert "src/b.log" in walked.paths
+
+
+def commit_all(root: Path) -> None:
+    git(root, "init", "-q")
+    git(root, "add", ".")
+    git(root, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "all")
+
+
+def test_what_recent_commits_changed_is_told_without_a_program_of_the_repository(tmp_path: Path, program: Path) -> None:
+    """A folder that was unpacked, not cloned, brings its own configuration: here one that has signatures verified."""
+    root = tmp_path / "repo"
+    make(root, "a.py")
+    commit_all(root)
+    (root / "a.py").write_text("y")
+    git(root, "add", ".")
+    named = [
+        subprocess.run(["git", "-C", root, *words], check=True, capture_output=True, text=True).stdout.strip()
+        for words in (["write-tree"], ["rev-parse", "HEAD"])
+    ]
+    who = "a <a@example.org> 1 +0000"
+    signature = "gpgsig -----BEGIN PGP SIGNATURE-----\n x\n -----END PGP SIGNATURE-----\n"
+    commit = f"tree {named[0]}\nparent {named[1]}\nauthor {who}\ncommitter {who}\n{signature}\nsigned\n"
+    (tmp_path / "commit").write_text(commit)
+    told = ["git", "-C", root, "hash-object", "-t", "commit", "-w", tmp_path / "commit"]
+    signed = subprocess.run(told, check=True, capture_output=True, text=True).stdout.strip()
+    git(root, "update-ref", "HEAD", signed)
+    git(root, "config", "log.showSignature", "true")
+    git(root, "config", "gpg.program", str(program))
+    assert recent_changes(root, os.environ) == {"a.py": 1}
+    assert not (tmp_path / "it-ran").exists()
+
+
+def test_what_git_tracks_and_is_not_there_is_not_listed(tmp_path: Path) -> None:
+    """Deleted or renamed by a person, or left out of a sparse checkout."""
+    make(tmp_path, "a/gone.py", "a/kept.py", "b/left_out.py", "b/c/left_out.py", "old.py")
+    commit_all(tmp_path)
+    (tmp_path / "a/gone.py").unlink()
+    (tmp_path / "old.py").rename(tmp_path / "new.py")
+    git(tmp_path, "sparse-checkout", "set", "--cone", "a")
+    assert list_files(tmp_path, os.environ).paths == ("a/kept.py", "new.py")
+
+
+def test_what_a_link_in_the_place_of_a_folder_leads_to_is_not_listed(tmp_path: Path) -> None:
+    root = tmp_path / "repo"
+    make(tmp_path, "home/deep/id", "repo/keys/deep/id", "repo/a.py")
+    commit_all(root)
+    (root / "keys/deep/id").unlink()
+    (root / "keys/deep").rmdir()
+    (root / "keys").rmdir()
+    (root / "keys").symlink_to(tmp_path / "home")
+    assert list_files(root, os.environ).paths == ("a.py", "keys")
+
+
+def test_a_repository_inside_of_another_is_one_name(tmp_path: Path) -> None:
+    make(tmp_path, "a.py", "src/inner/b.py")
+    commit_all(tmp_path / "src/inner")
+    git(tmp_path, "init", "-q")
+    assert render_tree(list_files(tmp_path, os.environ).paths, 500) == "a.py\nsrc/: inner/"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link"])
+def test_without_git_rules_that_are_no_file_are_none(tmp_path: Path, kind: str) -> None:
+    root = tmp_path / "root"
+    make(tmp_path, "root/a.py", "rules")
+    (tmp_path / "rules").write_text("a.py\n")
+    rules = root / ".gitignore"
+    match kind:
+        case "pipe":
+            os.mkfifo(rules)
+        case "folder":
+            rules.mkdir()
+        case "link":
+            rules.symlink_to(tmp_path / "rules")
+    assert "a.py" in list_files(root, {**os.environ, "PATH": ""}).paths
+
+
+def test_a_walk_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("context.repo.files.WALK_LIMIT", 3)
+    make(tmp_path, "a/1", "b/2", "c/3")
+    env = {**os.environ, "PATH": ""}
+    assert not list_files(tmp_path, env).complete, "the top is a folder too"
+    (tmp_path / "c/3").unlink()
+    (tmp_path / "c").rmdir()
+    assert list_files(tmp_path, env).complete
+    make(tmp_path, "b/3", "b/4")
+    cut = list_files(tmp_path, env)
+    assert (cut.paths, cut.complete) == (("a/1", "b/2", "b/3"), False)

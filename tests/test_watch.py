@@ -597,3 +597,34 @@ def test_folders_without_files_are_watched_however_deep_they_are(tmp_path: Path)
     (repo / "new/deep/one.py").write_text("")
     found = {str(path.relative_to(repo)) for path in unignored_folders(repo, dict(os.environ))}
     assert found == {"kept", "kept/x", "kept/x/y", "kept/x/y/z", "new", "new/deep", "new/deep/deeper"}
+
+
+def test_without_git_folders_without_files_are_watched_too(tmp_path: Path) -> None:
+    (tmp_path / "empty/deep").mkdir(parents=True)
+    (tmp_path / "a.py").write_text("")
+    desk = Watched(tmp_path)
+    with desk.watch:
+        desk.start()
+        desk.settle()
+        (tmp_path / "empty/deep/new.py").write_text("x")
+        assert not desk.watch.quiet()
+
+
+@pytest.mark.parametrize("content", [b"gitdir: \0\n", b"", b"gitdir: .\n", b"gitdir: nowhere\n", b"\xff" * 20_000])
+def test_a_damaged_name_of_gits_folder_is_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / ".git").write_bytes(content)
+    (tmp_path / "a.py").write_text("")
+    desk = Watched(tmp_path)
+    with desk.watch:
+        desk.start()
+        desk.settle()
+        (tmp_path / "a.py").write_text("x")
+        assert not desk.watch.quiet()
+
+
+def test_a_damaged_name_of_what_working_trees_share_is_none(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".git/commondir").write_bytes(b"\0")
+    desk = Watched(tmp_path)
+    with desk.watch:
+        desk.start()

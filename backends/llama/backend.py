@@ -32,9 +32,7 @@ from backends.base import (
 from backends.llama import native, probe
 from backends.llama.build import build_key
 from backends.llama.chat_template import find_junctions
-from backends.llama.cores import usable_cores
-from backends.llama.decoder import BATCH, SEQUENCES, SNAPSHOTS, ContextOptions, NativeDecoder
-from backends.llama.drafts import NO_DRAFTS, Drafts, PromptLookup
+from backends.llama.decoder import SEQUENCES, SNAPSHOTS, ContextOptions, NativeDecoder
 from backends.llama.drawing import Drawing
 from backends.llama.engine import Engine, StoppedError, StopRequested
 from backends.llama.gguf import fingerprint, read_header
@@ -44,6 +42,7 @@ from backends.llama.loaded import KvOptions, Loaded
 from backends.llama.reply import ReplyReader
 from backends.llama.sampling import Sampler, Sampling
 from backends.llama.tool_grammar import REPLY_START, prompt_grammar
+from backends.llama.tuning import Tuning
 from backends.llama.weights import Weights
 from backends.llama.wire import PromptTokens, pack
 from context.block import Opaque, Part, ToolCall
@@ -65,11 +64,11 @@ class LlamaBackend:
     """A GGUF model on llama.cpp.
 
     `name` is the full model name. `context` in tokens (default: what the model was trained for, at most 16,384);
-    `threads` default to the physical cores; `gpu_layers` to all where there is a GPU. `sampling`: its temperature is
-    for requests that bring none. `wires` is used on the event loop's thread only. `state` is a folder for the
-    notes on trial runs (`probe`); None tries in every process. `cache`: how KV states are kept. `lens` gets each
-    reply as it was drawn, in the worker thread. `warn` gets one line, in any thread, of what does not work and can be
-    done without.
+    `threads` default to what was measured to be fastest; `gpu_layers` to all where there is a GPU. `sampling`: its
+    temperature is for requests that bring none. `wires` is used on the event loop's thread only. `state` is a folder
+    for the notes on trial runs (`probe`); None tries in every process. `cache`: how KV states are kept. `lens` gets
+    each reply as it was drawn, in the worker thread. `warn` gets lines, in any thread: of what does not work and can be
+    done without, and of what takes a moment.
     """
 
     def __init__(
@@ -243,7 +242,16 @@ class LlamaBackend:
         if self._loaded is not None:
             return
         window = self._window
-        probe.require_trial(self._path, self._fingerprint, self._state)
+        tuning = probe.require_trial(
+            self._path,
+            self._fingerprint,
+            self._state,
+            gpu_layers=self._gpu_layers,
+            kv_type=self._cache.kv_type,
+            announce=self._warn,
+        )
+        if self._threads is not None:
+            tuning = replace(tuning, threads=self._threads, batch_threads=self._threads)
         weights = Weights.load(self._path, self._gpu_layers)
         try:
             template = weights.chat_template
@@ -254,7 +262,7 @@ class LlamaBackend:
                     "conversation. Choose an instruct model, such as those of `agent models list`.",
                 )
             junctions = find_junctions(template, weights.bos_text, weights.eos_text, str(self._path))
-            options = self._context_options(weights, window)
+            options = self._context_options(weights, window, tuning)
             native.require_memory(weights.pointer, options.cells, self._available_memory, options.kv_type)
             decoder = NativeDecoder(weights, options)
         except BaseException:
@@ -263,9 +271,9 @@ class LlamaBackend:
         prompts = PromptTokens(weights, junctions, self._wires, self.dialect)
         store = self._open_store(options)
         engine = Engine(decoder, window, store=store, exact=self._cache.exact)
-        self._loaded = Loaded(weights, decoder, engine, prompts, store)
+        self._loaded = Loaded(weights, decoder, engine, prompts, store, tuning)
 
-    def _context_options(self, weights: Weights, window: int) -> ContextOptions:
+    def _context_options(self, weights: Weights, window: int, tuning: Tuning) -> ContextOptions:
         cache = self._cache
         cells = window if cache.exact else window + window // _SPARE
         if cache.memory is not None:
@@ -278,13 +286,13 @@ class LlamaBackend:
                 )
             cells = room
         sequences = SEQUENCES if weights.kind.rewinds else SNAPSHOTS
-        return ContextOptions(cells, self._threads or usable_cores(), sequences, kv_type=cache.kv_type)
+        return ContextOptions(cells, tuning, sequences, cache.kv_type)
 
     def _open_store(self, options: ContextOptions) -> KvStore | None:
         cache = self._cache
         if cache.folder is None or not cache.quota:
             return None
-        kind = repr((options.kv_type, options.flash_attention, cache.exact and BATCH))
+        kind = repr((options.kv_type, options.flash_attention, cache.exact and options.tuning.batch))
         about = {"model": self._name, "file": str(self._path), "keys and values": options.kv_type}
         model = Model(build_key(self._fingerprint, kind), about)
         return KvStore(cache.folder, model, cache.quota, self._warn)
@@ -355,7 +363,7 @@ class LlamaBackend:
             request.veto,
             tell,
             stop.is_set,
-            self._drafts(loaded, sampling.temperature),
+            loaded.drafts(self._cache, sampling.temperature),
             lens,
         )
         reader = drawing.run(limit)
@@ -369,12 +377,6 @@ class LlamaBackend:
         tell(ReplyFinished(parts, reason))
         if reason is StopReason.END:  # of a turn, after which a person may leave
             loaded.engine.keep()
-
-    def _drafts(self, loaded: Loaded, temperature: float) -> Drafts:
-        cost = self._cache.draft_cost
-        if cost is None or self._cache.exact or temperature > 0:
-            return NO_DRAFTS
-        return PromptLookup(cost, loaded.decoder.logits)
 
     def _stop_reason(self, reader: ReplyReader, used: int) -> StopReason:
         if reader.complete:

@@ -7,16 +7,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from backends.base import BackendError, ErrorKind
 from backends.llama import native
+from backends.llama.tuning import Tuning
 from backends.llama.weights import Kind, Weights
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-
-BATCH: Final = 128
-"""Tokens per batch. A prefill can be stopped between batches: 128 take under a second on two cores with a model of
-1.5B, and cost 6 % of the speed of 512 (measured 2026-12-01, docs/local-models.md).
-"""
 
 ROWS: Final = 8
 """Tokens at the end of a batch whose logits can be asked for."""
@@ -29,15 +25,18 @@ _WHOLE: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class ContextOptions:
-    """How a context is made. `cells`: tokens that all sequences together may hold. `threads`: for evaluation.
-    `flash_attention` None: where llama.cpp thinks it helps. `kv_type`: of keys and values (`KV_TYPES`).
+    """How a context is made. `cells`: tokens that all sequences together may hold. `kv_type`: of keys and values
+    (`KV_TYPES`); flash attention is used where it is quantised, whatever `tuning` says: llama.cpp has no other way.
     """
 
     cells: int
-    threads: int
+    tuning: Tuning
     sequences: int = SEQUENCES
-    flash_attention: bool | None = None
     kv_type: str = "f16"
+
+    @property
+    def flash_attention(self) -> bool | None:
+        return self.tuning.flash_attention if self.kv_type == "f16" else True
 
 
 class Decoder(Protocol):
@@ -52,6 +51,11 @@ class Decoder(Protocol):
     def sequences(self) -> int: ...
 
     @property
+    def batch(self) -> int:
+        """Tokens that are evaluated at once, at most."""
+        ...
+
+    @property
     def kind(self) -> Kind: ...
 
     @property
@@ -60,7 +64,7 @@ class Decoder(Protocol):
         ...
 
     def evaluate(self, sequence: int, tokens: Sequence[int], position: int, rows: int = 1) -> None:
-        """Evaluate at most BATCH tokens from `position` on, for the logits of the last `rows` of them.
+        """Evaluate at most `batch` tokens from `position` on, for the logits of the last `rows` of them.
 
         Raises BackendError (LOCAL); the sequence may then hold any part of them.
         """
@@ -105,14 +109,14 @@ class NativeDecoder:
             weights.pointer,
             cells=options.cells,
             sequences=options.sequences + 1,
-            threads=options.threads,
-            batch=BATCH,
+            threads=(options.tuning.threads, options.tuning.batch_threads),
+            batch=options.tuning.batch,
             rows=ROWS,
             flash_attention=options.flash_attention,
             kv_type=options.kv_type,
         )
         self._memory: Final[Any] = lib.llama_get_memory(self.pointer)
-        self._batch: Any = lib.llama_batch_init(BATCH, 0, 1)
+        self._batch: Any = lib.llama_batch_init(options.tuning.batch, 0, 1)
 
     @property
     def cells(self) -> int:
@@ -121,6 +125,14 @@ class NativeDecoder:
     @property
     def sequences(self) -> int:
         return self._options.sequences
+
+    @property
+    def batch(self) -> int:
+        return self._options.tuning.batch
+
+    def set_threads(self, one: int, many: int) -> None:
+        """How many evaluate a single token, and several at once."""
+        self._lib.llama_set_n_threads(self.pointer, one, many)
 
     @property
     def kind(self) -> Kind:

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _NGRAMS: Final = (4, 3)  # lengths of what must have stood there before
-_MOST: Final = 4  # tokens
+MOST: Final = 4
+"""Tokens of a guess, at most."""
+
 _TRIES: Final = 6  # guesses after which it is known whether they help
 _PAUSE: Final = 48  # tokens until it is tried again
 _DOUBT: Final = 1.5  # twice the largest difference in a logit that was measured (docs/local-models.md)
@@ -53,7 +55,7 @@ class PromptLookup(Drafts):
         self._cost = cost
         self._logits = logits
         self._tries = 0
-        self._hits = float(_MOST)  # expected of a guess
+        self._hits = float(MOST)  # expected of a guess
         self._now = 0
         self._pause = 0
 
@@ -62,7 +64,7 @@ class PromptLookup(Drafts):
         if self._pause:
             self._pause -= 1
             return text[:0]
-        found = _what_followed(text, min(most, _MOST))
+        found = _what_followed(text, min(most, MOST))
         if found:
             self._tries += 1
             self._now = 0
@@ -85,7 +87,12 @@ class PromptLookup(Drafts):
             self._hits = _FORGET * self._hits + (1 - _FORGET) * self._now
         self._now = -1
         if self._tries >= _TRIES and 1 + self._hits < self._cost:
-            self._tries, self._hits, self._pause = 0, float(_MOST), _PAUSE
+            self._tries, self._hits, self._pause = 0, float(MOST), _PAUSE
+
+
+def pays(cost: float) -> bool:
+    """Whether guesses can be worth what a token with them takes over one without: where half of them are right."""
+    return cost < 1 + MOST / 2
 
 
 def _what_followed(text: "array[int]", most: int) -> "array[int]":

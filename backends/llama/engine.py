@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from backends.base import BackendError, ErrorKind
-from backends.llama.decoder import BATCH, ROWS, Decoder
+from backends.llama.decoder import ROWS, Decoder
 from backends.llama.drafts import NO_DRAFTS, Drafts
 from backends.llama.kv_store import KvStore
 from backends.llama.sequences import Held, Sequences
@@ -65,6 +65,7 @@ class Engine:
         self, decoder: Decoder, window: int | None = None, *, store: KvStore | None = None, exact: bool = False
     ) -> None:
         self._decoder: Final = decoder
+        self._batch: Final = decoder.batch
         self._window: Final = window or decoder.cells
         self._store: Final = store
         self._exact: Final = exact
@@ -102,12 +103,12 @@ class Engine:
         # The last token is always evaluated: its logits are where the reply begins.
         reused, restored = self._begin(tokens, len(tokens) - 1)
         progress(reused)
-        kept = [mark - mark % BATCH if self._exact else mark for mark in marks]
+        kept = [mark - mark % self._batch if self._exact else mark for mark in marks]
         for end in self._ends(kept, reused, len(tokens)):
             while (start := self.cached) < end:
                 if stop():
                     raise StoppedError
-                self._evaluate(tokens[start : min(start + BATCH, end)])
+                self._evaluate(tokens[start : min(start + self._batch, end)])
                 progress(self.cached)
             if end in kept and not (self._exact and self._rewinds):
                 self._save(end)
@@ -198,7 +199,7 @@ class Engine:
         held = self._sequences[source]
         if self._exact:
             length = min(length, held.cold)
-            length -= length % BATCH
+            length -= length % self._batch
         if length == len(held.tokens):
             return length
         first, _ = self._decoder.held(source)
@@ -256,7 +257,7 @@ class Engine:
         before = length - 1
         ends = {*marks}
         if not self._rewinds:
-            ends.add(before - before % BATCH if self._exact else before)
+            ends.add(before - before % self._batch if self._exact else before)
         elif self._exact:
             ends.clear()
         return [*sorted(end for end in ends if reused < end < length), length]
@@ -331,10 +332,10 @@ class Engine:
             # Part of the batch may be in the cache. Nothing after a failure is worth a wrong continuation.
             self._lose()
             raise
-        if len(tokens) == BATCH:
-            self._token_s = (time.perf_counter() - begun) / BATCH
-            if held.cold == start and not start % BATCH:
-                held.cold += BATCH
+        if len(tokens) == self._batch:
+            self._token_s = (time.perf_counter() - begun) / self._batch
+            if held.cold == start and not start % self._batch:
+                held.cold += self._batch
         self._sequences.extend(self._current, tokens)
 
     # What is given up for it

@@ -4,10 +4,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backends.llama.decoder import NativeDecoder
+from backends.llama.drafts import NO_DRAFTS, Drafts, PromptLookup, pays
 from backends.llama.engine import Engine
 from backends.llama.kv_store import KvStore
+from backends.llama.tuning import Tuning
 from backends.llama.weights import Weights
 from backends.llama.wire import PromptTokens
+
+
+@dataclass(frozen=True, slots=True)
+class KvOptions:
+    """How KV states are kept.
+
+    `memory`: bytes that they may take (None: a quarter more than one context needs). `folder` and `quota` (bytes):
+    where, and how much of them, they outlive the process; None or 0: they do not. `kv_type`: of keys and values
+    (`native.KV_TYPES`). `exact`: reuse only what makes no difference to the last bit. `lookup`: guess what comes next
+    where it was measured to pay (`drafts`).
+    """
+
+    memory: int | None = None
+    folder: Path | None = None
+    quota: int = 0
+    kv_type: str = "f16"
+    exact: bool = False
+    lookup: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +39,7 @@ class Loaded:
     engine: Engine
     prompts: PromptTokens
     store: KvStore | None
+    tuning: Tuning
 
     def close(self) -> None:
         self.engine.keep()
@@ -27,20 +48,9 @@ class Loaded:
         self.decoder.close()
         self.weights.close()
 
-
-@dataclass(frozen=True, slots=True)
-class KvOptions:
-    """How KV states are kept.
-
-    `memory`: bytes that they may take (None: a quarter more than one context needs). `folder` and `quota` (bytes):
-    where, and how much of them, they outlive the process; None or 0: they do not. `kv_type`: of keys and values
-    (`native.KV_TYPES`). `exact`: reuse only what makes no difference to the last bit. `draft_cost`: what a token with
-    guesses takes over one without (`drafts`), None: no guesses.
-    """
-
-    memory: int | None = None
-    folder: Path | None = None
-    quota: int = 0
-    kv_type: str = "f16"
-    exact: bool = False
-    draft_cost: float | None = None
+    def drafts(self, options: KvOptions, temperature: float) -> Drafts:
+        """Guesses for a reply, where they pay and change nothing."""
+        cost = self.tuning.draft_cost
+        if not options.lookup or options.exact or temperature > 0 or cost is None or not pays(cost):
+            return NO_DRAFTS
+        return PromptLookup(cost, self.decoder.logits)

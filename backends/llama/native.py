@@ -139,14 +139,15 @@ def open_context(
     *,
     cells: int,
     sequences: int,
-    threads: int,
+    threads: tuple[int, int],
     batch: int,
     rows: int,
     flash_attention: bool | None,
     kv_type: str,
 ) -> Any:
     """A `llama_context` pointer with room for `cells` tokens in all `sequences` together, which takes at most `batch`
-    tokens at once and gives the logits of `rows` of them. `kv_type`: one of KV_TYPES.
+    tokens at once and gives the logits of `rows` of them. `threads` for a single token, and for several at once;
+    `flash_attention` None: where llama.cpp thinks it helps; `kv_type`: one of KV_TYPES.
 
     Raises BackendError (LOCAL) when it cannot be made, mostly for lack of memory.
     """
@@ -156,7 +157,7 @@ def open_context(
     params.n_batch = params.n_ubatch = batch
     # Instead of a row for each token of a batch. llama.cpp aborts with less than one for each sequence (0.3.36).
     params.n_outputs_max, params.n_outputs_max_per_seq = max(rows, sequences), rows
-    params.n_threads = params.n_threads_batch = threads
+    params.n_threads, params.n_threads_batch = threads
     params.n_seq_max = sequences
     params.kv_unified = True  # sequences share the cells of what they have in common
     params.flash_attn_type = (

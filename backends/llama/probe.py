@@ -2,7 +2,7 @@
 
 Each pair of llama.cpp build and model file is tried once on a machine: load, and evaluate a few tokens at once. Found
 this way: a build for another CPU (illegal instruction), a model file that makes llama.cpp abort, and crashes that the
-guard in `native` does not know of.
+guard in `native` does not know of. The child that lives goes on to measure what the machine runs the model best with.
 """
 
 import contextlib
@@ -13,35 +13,49 @@ import signal
 import subprocess
 import sys
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from backends.base import BackendError, ErrorKind
 from backends.llama.build import build_key
 from backends.llama.child_python import ROOT, child_env
+from backends.llama.tuning import Tuning
 
 _TRIAL_TOKENS: Final = 16  # the AMX crash needs more than one
 _CONTEXT: Final = 256
 _SECONDS: Final = 300  # a large model from a slow disk
 _CHILD: Final = (
-    "import sys; sys.path.insert(0, sys.argv[1]); from backends.llama.probe import child; sys.exit(child(sys.argv[2]))"
+    "import sys; sys.path.insert(0, sys.argv[1]); "
+    "from backends.llama.probe import child; sys.exit(child(*sys.argv[2:]))"
 )
 
 
-def require_trial(path: Path, fingerprint: str, state: Path | None) -> None:
-    """Run the trial unless it has succeeded before.
+def require_trial(
+    path: Path,
+    fingerprint: str,
+    state: Path | None,
+    *,
+    gpu_layers: int | None = None,
+    kv_type: str = "f16",
+    announce: Callable[[str], None] = lambda _: None,
+) -> Tuning:
+    """Run the trial unless it has succeeded before. What was measured in it.
 
-    `state` is the folder where successes are noted, None to try each time. Raises BackendError (LOCAL) when the child
-    crashes or reports a failure.
+    `state` is the folder where successes are noted, None to try each time. `announce` gets a line when it takes a
+    moment. Raises BackendError (LOCAL) when the child crashes or reports a failure.
     """
     if importlib.util.find_spec("llama_cpp") is None:
-        return  # `native.library` says what to install
-    note = None if state is None else state / f"trial-{build_key(fingerprint)}"
-    if note is not None and note.exists():
-        return
+        return Tuning.unmeasured()  # `native.library` says what to install
+    options = ("all" if gpu_layers is None else str(gpu_layers), kv_type)
+    note = None if state is None else state / f"trial-{build_key(fingerprint, *options)}"
+    if note is not None:
+        with contextlib.suppress(OSError, ValueError):  # none yet, or one of an earlier release
+            return Tuning.from_json(note.read_text())
+    announce("Measuring once how this machine runs the model best. It takes some seconds.")
     try:
         result = subprocess.run(
-            [sys.executable, "-P", "-c", _CHILD, str(ROOT), os.path.abspath(path)],
+            [sys.executable, "-P", "-c", _CHILD, str(ROOT), os.path.abspath(path), *options],
             cwd=ROOT,
             env=child_env(os.environ),
             stdin=subprocess.DEVNULL,
@@ -54,14 +68,18 @@ def require_trial(path: Path, fingerprint: str, state: Path | None) -> None:
             ErrorKind.LOCAL,
             f"A trial run of llama.cpp with {path} did not end within {_SECONDS} s. Try a smaller model.",
         ) from error
-    if result.returncode == 0:
-        if note is not None:
-            with contextlib.suppress(OSError):  # only a note: without it the next session tries again
-                note.parent.mkdir(parents=True, exist_ok=True)
-                note.touch()
-        return
     output, errors = (stream.decode(errors="replace") for stream in (result.stdout, result.stderr))
-    raise _failure(path, result.returncode, output, errors)
+    try:
+        if result.returncode:
+            raise _failure(path, result.returncode, output, errors)
+        tuning = Tuning.from_json(output)
+    except ValueError as error:  # something ended the child early without a fault
+        raise _failure(path, result.returncode, output, errors) from error
+    if note is not None:
+        with contextlib.suppress(OSError):  # only a note: without it the next session tries again
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(output)
+    return tuning
 
 
 def _failure(path: Path, status: int, output: str, errors: str) -> BackendError:
@@ -80,18 +98,21 @@ def _failure(path: Path, status: int, output: str, errors: str) -> BackendError:
     )
 
 
-def child(path: str) -> int:
-    """The trial itself. Prints a failure that has words as JSON."""
-    from backends.llama.cores import usable_cores
+def child(path: str, gpu_layers: str, kv_type: str) -> int:
+    """The trial itself. Prints what was measured, or a failure that has words, as JSON."""
     from backends.llama.decoder import ContextOptions, NativeDecoder
+    from backends.llama.measuring import measure
     from backends.llama.weights import Weights
 
     try:
-        weights = Weights.load(Path(path))
-        decoder = NativeDecoder(weights, ContextOptions(_CONTEXT, usable_cores()))
+        weights = Weights.load(Path(path), None if gpu_layers == "all" else int(gpu_layers))
+        decoder = NativeDecoder(weights, ContextOptions(_CONTEXT, Tuning.unmeasured(), kv_type=kv_type))
         decoder.evaluate(0, array("i", [1] * _TRIAL_TOKENS), 0)
         decoder.logits()
+        decoder.close()
+        tuning = measure(weights, kv_type)
     except BackendError as error:
         sys.stdout.write(json.dumps({"error": str(error)}))
         return 1
+    sys.stdout.write(tuning.to_json())
     return 0

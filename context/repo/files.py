@@ -1,10 +1,12 @@
 """Which files a working directory holds, as git sees them, or by walking where there is no git."""
 
 import os
+import stat
 import subprocess
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,14 +14,15 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import pathspec
 
-WALK_LIMIT: Final = 20_000  # files; a walk of a whole home directory must end
+WALK_LIMIT: Final = 20_000  # files, and folders; a walk of a whole home directory must end
 _NEVER_WALKED: Final = frozenset({".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox"})
 _GIT_TIMEOUT_S: Final = 20
 _COMMITS: Final = 30
 # Listing files must not run code of the repository, whose configuration names programs: a file system monitor, and what
 # fetches the objects that a partial clone lacks (git 2.39: `git help config`, core.fsmonitor, remote.<name>.uploadpack,
-# core.sshCommand; `git help git`, GIT_ALLOW_PROTOCOL, which no configuration overrides).
-_NO_FOREIGN_CODE: Final = ("-c", "core.fsmonitor=false")
+# core.sshCommand; `git help git`, GIT_ALLOW_PROTOCOL, which no configuration overrides), and what verifies signatures
+# whenever a log is shown (log.showSignature, gpg.program).
+_NO_FOREIGN_CODE: Final = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
 _NO_FETCHING: Final = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
 
 
@@ -39,16 +42,19 @@ class Listing:
 
 
 def list_files(root: Path, env: Mapping[str, str]) -> Listing:
-    """The files below `root`: tracked ones and untracked ones that are not ignored. `env`: the environment of git."""
-    tracked = _git_files(root, env)
-    if tracked is not None:
-        return Listing(tracked, git=True)
-    found: list[str] = []
-    for path in _walk(root):
-        if len(found) == WALK_LIMIT:
-            return Listing(tuple(sorted(found, key=os.fsencode)), git=False, complete=False)
-        found.append(path)
-    return Listing(tuple(sorted(found, key=os.fsencode)), git=False)
+    """The files below `root`: tracked ones that are there and untracked ones that are not ignored. `env`: the
+    environment of git.
+    """
+    with ThreadPoolExecutor(1) as beside:  # git looks at all folders while we look for what it tracks
+        others = beside.submit(_git_names, root, env, "--others", "--exclude-standard")
+        tracked = _git_names(root, env, "--cached")
+        there = set(_there(os.fsencode(root), tracked or ()))
+    untracked = others.result()
+    if tracked is not None and untracked is not None:
+        return Listing(_decoded(there | set(untracked)), git=True)
+    folders, complete = _walked(root)
+    found = [prefix + name for prefix, names in folders for name in names]
+    return Listing(tuple(sorted(found, key=os.fsencode)), git=False, complete=complete)
 
 
 def branch(root: Path, env: Mapping[str, str]) -> str | None:
@@ -69,13 +75,14 @@ def is_ignored(root: Path, folder: Path, env: Mapping[str, str]) -> bool:
 
 def unignored_folders(root: Path, env: Mapping[str, str]) -> list[Path]:
     """The folders below `root` that are not ignored, parents first; those too that hold no files yet."""
-    listing = list_files(root, env)
+    listed = _git_names(root, env, "--cached", "--others", "--exclude-standard")
+    if listed is None:
+        return [root / prefix for prefix in sorted(prefix for prefix, _ in _walked(root)[0]) if prefix]
     found: set[str] = set()
-    for path in listing.paths:
+    for path in map(os.fsdecode, listed):
         while (path := path.rpartition("/")[0]) and path not in found:  # of one that is known, the parents are too
             found.add(path)
-    if listing.git:
-        found |= _empty_folders(root, env, found)
+    found |= _empty_folders(root, env, found)
     return [root / folder for folder in sorted(found)]
 
 
@@ -128,13 +135,46 @@ def recent_changes(root: Path, env: Mapping[str, str]) -> dict[str, int]:
     return dict(Counter(name for name in names if name))
 
 
-def _git_files(root: Path, env: Mapping[str, str]) -> tuple[str, ...] | None:
+def _git_names(root: Path, env: Mapping[str, str], *which: str) -> list[bytes] | None:
     """None when git is missing, the folder is no repository, or git refuses (another owner, a broken repository)."""
-    listed = _git(root, env, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    if listed is None:
-        return None
-    names = sorted(set(listed.split(b"\0")) - {b""})
-    return tuple(os.fsdecode(b"\0".join(names)).split("\0")) if names else ()
+    listed = _git(root, env, "ls-files", "-z", *which)
+    return None if listed is None else [name for name in listed.split(b"\0") if name]
+
+
+def _decoded(names: AbstractSet[bytes]) -> tuple[str, ...]:
+    return tuple(os.fsdecode(b"\0".join(sorted(names))).split("\0")) if names else ()
+
+
+def _there(root: bytes, names: Iterable[bytes]) -> Iterator[bytes]:
+    """Those of `names` that lie below `root`. Git tracks more: what a person has deleted, or has not checked out.
+
+    What a link leads to does not lie there: put in the place of a folder, it could lead to any file of the person's.
+    One look at each folder is a third of the work of one at each file.
+    """
+    folders: dict[bytes, AbstractSet[bytes]] = {}
+    for name in names:
+        folder, _, own = name.rpartition(b"/")
+        entries = folders.get(folder)
+        if entries is None:
+            entries = folders[folder] = frozenset() if _leads_away(root, folder) else _entries(root, folder)
+        # Where upper and lower case are one, the file may be called otherwise.
+        if own in entries or (entries and os.path.lexists(os.path.join(root, name))):
+            yield name
+
+
+def _leads_away(root: bytes, folder: bytes) -> bool:
+    while folder:
+        if os.path.islink(os.path.join(root, folder)):
+            return True
+        folder = folder.rpartition(b"/")[0]
+    return False
+
+
+def _entries(root: bytes, folder: bytes) -> frozenset[bytes]:
+    try:
+        return frozenset(os.listdir(os.path.join(root, folder)))
+    except OSError:  # not there, or closed to us
+        return frozenset()
 
 
 def _git(root: Path, env: Mapping[str, str], *arguments: str, given: bytes = b"") -> bytes | None:
@@ -155,8 +195,21 @@ def _without_git(env: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in env.items() if not name.startswith("GIT_")}
 
 
-def _walk(root: Path) -> Iterator[str]:
-    """Files in a deterministic order, honouring each `.gitignore`. Unreadable folders are left out."""
+def _walked(root: Path) -> tuple[list[tuple[str, list[str]]], bool]:
+    """What `_walk` gives, up to WALK_LIMIT, and whether that is all."""
+    found, left = list[tuple[str, list[str]]](), WALK_LIMIT
+    for prefix, names in _walk(root):
+        if len(names) > left or len(found) == WALK_LIMIT:
+            return [*found, (prefix, names[:left])], False
+        found.append((prefix, names))
+        left -= len(names)
+    return found, True
+
+
+def _walk(root: Path) -> Iterator[tuple[str, list[str]]]:
+    """Folders, as prefixes of paths, and their files, in a deterministic order, honouring each `.gitignore`.
+    Unreadable folders are left out.
+    """
     rules: dict[str, pathspec.GitIgnoreSpec] = {}  # by the folder that holds them, as a prefix of paths
     for folder, folders, names in os.walk(root):
         relative = os.path.relpath(folder, root)
@@ -166,9 +219,7 @@ def _walk(root: Path) -> Iterator[str]:
         folders[:] = sorted(
             name for name in folders if name not in _NEVER_WALKED and not _ignored(f"{prefix}{name}/", rules)
         )
-        for name in sorted(names):
-            if not _ignored(prefix + name, rules):
-                yield prefix + name
+        yield prefix, [name for name in sorted(names) if not _ignored(prefix + name, rules)]
 
 
 def _ignored(path: str, rules: "Mapping[str, pathspec.GitIgnoreSpec]") -> bool:
@@ -187,6 +238,8 @@ def _gitignore(path: Path) -> "pathspec.GitIgnoreSpec | None":
     import pathspec  # only where there is no git
 
     try:
+        if not stat.S_ISREG(os.lstat(path).st_mode):  # a pipe would never end; git follows no link here either
+            return None
         return pathspec.GitIgnoreSpec.from_lines(path.read_text(encoding="utf-8", errors="replace").splitlines())
     except (OSError, ValueError):
         return None

@@ -20,8 +20,8 @@ def render_tree(paths: Iterable[str], budget: int) -> str:
     children: dict[str, set[str]] = defaultdict(set)
     files[""] = []
     for path in paths:
-        folder, _, name = path.rpartition("/")
-        files[folder].append(_shown(name))
+        folder, _, name = path.removesuffix("/").rpartition("/")
+        files[folder].append(_shown(name) + "/" * path.endswith("/"))  # git names another repository so
         while folder:
             parent = folder.rpartition("/")[0]
             children[parent].add(folder)

@@ -11,6 +11,7 @@ from typing import Final
 LIMITS: Final = {errno.ENOSPC: "fs.inotify.max_user_watches", errno.EMFILE: "fs.inotify.max_user_instances"}
 _GIT: Final = ".git"
 _RULES: Final = ".gitignore"
+_LARGEST_LINK: Final = 8_192  # bytes of a file that names git's folder: no path is longer
 # Others change files on these, of which this kernel hears nothing (inotify(7), "Limitations and caveats").
 _NETWORK: Final = frozenset(
     [
@@ -57,17 +58,19 @@ def _git_folder(top: Path) -> Path | None:
     with suppress(OSError):
         if git.is_dir():
             return git
-        if git.is_file():
-            return top / os.fsdecode(git.read_bytes()).removeprefix("gitdir:").strip()
+        if git.is_file() and git.stat().st_size <= _LARGEST_LINK:
+            named = os.fsdecode(git.read_bytes()).removeprefix("gitdir:").strip()
+            return None if "\0" in named or top / named == top else top / named
     return None
 
 
 def _common(git: Path) -> Path:
     """What all working trees of a repository share."""
     try:
-        return git / os.fsdecode((git / "commondir").read_bytes()).strip()
+        named = os.fsdecode((git / "commondir").read_bytes()).strip()
     except OSError:
         return git
+    return git if "\0" in named else git / named
 
 
 def _kinds(mounts: Path) -> dict[Path, str]:
