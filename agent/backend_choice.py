@@ -22,9 +22,15 @@ _NO_LLAMA: Final = (
     "Run: {install} - or set ANTHROPIC_API_KEY and use a cloud model."
 )
 
+ONLY_LOCAL: Final = (
+    "The lens looks into models that run inside this program; {name} runs elsewhere. Nothing was sent. "
+    "Choose one of `agent models list`: --model local/…"
+)
+
 if TYPE_CHECKING:
-    from backends.llama.backend import KvOptions
     from backends.llama.fetch import FetchProgress
+    from backends.llama.loaded import KvOptions
+    from backends.llama.sampling import Sampling
 
 
 def load_catalog(folders: Folders) -> Catalog:
@@ -118,6 +124,7 @@ async def open_backend(
         if settings.threads is not None and settings.threads > processors:  # more only wait for each other
             raise UserError(f"This machine has {processors} processors; threads must be from 1 to {processors}.", USAGE)
         model = await fetch_model(info.name, folders, env, downloads)
+        from agent.lens_pages import LensPages
         from backends.llama.backend import LlamaBackend
 
         loop = asyncio.get_running_loop()
@@ -127,6 +134,7 @@ async def open_backend(
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody listens any more
                 loop.call_soon_threadsafe(downloads.announce, line)
 
+        pages = LensPages(info.name, sampling_of(settings), folders.data / "lens", now, warn)
         return LlamaBackend(
             model.path,
             name=info.name,
@@ -134,10 +142,14 @@ async def open_backend(
             context=settings.context,
             threads=settings.threads,
             gpu_layers=settings.gpu_layers,
+            sampling=sampling_of(settings),
             state=folders.data / "trials",
             cache=_kv_options(settings, folders),
+            lens=pages.write if settings.lens else None,
             warn=warn,
         )
+    if settings.lens:
+        raise UserError(ONLY_LOCAL.format(name=info.name), USAGE)
     if info.provider == "anthropic":
         from backends.anthropic import AnthropicBackend
 
@@ -153,8 +165,32 @@ async def open_backend(
     raise UserError(f"{info.name}: this release runs anthropic/…, local and compatible models.", USAGE)
 
 
+def sampling_of(settings: Settings) -> "Sampling":
+    """How a local model's tokens are drawn."""
+    from backends.llama.sampling import Sampling
+
+    return Sampling(
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        min_p=settings.min_p,
+        repeat=settings.repeat_penalty,
+        frequency=settings.frequency_penalty,
+        presence=settings.presence_penalty,
+        repeat_window=settings.penalty_window,
+        dry_multiplier=settings.dry_multiplier,
+        dry_base=settings.dry_base,
+        dry_allowed=settings.dry_allowed,
+        dry_window=settings.dry_window,
+        dry_breakers=settings.dry_breakers,
+        xtc_probability=settings.xtc_probability,
+        xtc_threshold=settings.xtc_threshold,
+        seed=settings.seed,
+    )
+
+
 def _kv_options(settings: Settings, folders: Folders) -> "KvOptions":
-    from backends.llama.backend import KvOptions
+    from backends.llama.loaded import KvOptions
 
     return KvOptions(
         memory=None if settings.kv_memory is None else settings.kv_memory * 1_000_000,

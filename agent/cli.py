@@ -15,6 +15,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from agent.cli_cache import cache_app
+from agent.cli_lens import lens_command
 from agent.cli_parts import chosen_session, print_json
 from agent.config import EFFORTS, MODES, Folders, load
 from agent.errors import FAILED, INTERRUPTED, USAGE, UserError
@@ -32,6 +33,7 @@ app: Final = typer.Typer(
 models_app: Final = typer.Typer(help="Local models: what there is, download, details.", no_args_is_help=True)
 app.add_typer(models_app, name="models")
 app.add_typer(cache_app, name="cache")
+app.command("lens")(lens_command)
 
 
 def run() -> None:
@@ -86,6 +88,10 @@ def run_command(
     max_cost: Annotated[str | None, typer.Option(help="Most USD to spend.")] = None,
     context: Annotated[int | None, typer.Option(help="Context window of a local model, in tokens.")] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of a local model.")] = None,
+    temperature: Annotated[float | None, typer.Option(help="Of a local model; 0: always the likeliest token.")] = None,
+    lens: Annotated[
+        bool, typer.Option("--lens", help="With a local model: a page for each reply, how every token came about.")
+    ] = False,
     exact: Annotated[
         bool, typer.Option("--exact", help="With a local model: reuse only what makes no difference to the last bit.")
     ] = False,
@@ -117,6 +123,8 @@ def run_command(
         "max_cost": max_cost,
         "context": context,
         "threads": threads,
+        "temperature": temperature,
+        "lens": lens or None,
         "exact": exact or None,
         "compact": "off" if no_compact else None,
     }

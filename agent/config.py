@@ -2,9 +2,10 @@
 
 import dataclasses
 import difflib
+import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -27,7 +28,19 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "kv_type": ("f16", "q8_0", "q4_0"),
     "lookup": ("auto", "off"),
 }
-_OR_NONE: Final = frozenset({"kv_disk", "gpu_layers"})  # numbers that may be 0
+_OR_NONE: Final = frozenset({"kv_disk", "gpu_layers", "top_k", "seed"})  # whole numbers that may be 0
+_RANGES: Final[Mapping[str, tuple[float, float]]] = {  # numbers that need not be whole
+    "temperature": (0, 5),
+    "top_p": (0, 1),
+    "min_p": (0, 1),
+    "repeat_penalty": (0.1, 10),
+    "frequency_penalty": (-5, 5),
+    "presence_penalty": (-5, 5),
+    "dry_multiplier": (0, 100),
+    "dry_base": (1, 10),
+    "xtc_probability": (0, 1),
+    "xtc_threshold": (0, 1),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,59 @@ class Settings:
 
     lookup: str = "auto"
     """Whether a local model's next tokens are guessed from what it has read, where that is faster: auto or off."""
+
+    temperature: float = 0.0
+    """Of a local model: 0 takes the likeliest token each time, 1 draws as the model sees it."""
+
+    top_k: int = 40
+    """A local model draws among so many of the likeliest tokens. 0: no limit."""
+
+    top_p: float = 0.95
+    """It draws among the likeliest tokens that together have this probability. 1: among all."""
+
+    min_p: float = 0.05
+    """It draws among tokens of at least this share of the likeliest one's probability. 0: among all."""
+
+    repeat_penalty: float = 1.0
+    """What a token's logit is divided by (if negative, multiplied with) when it has come already. 1: nothing."""
+
+    frequency_penalty: float = 0.0
+    """What is taken from a token's logit each time that it has come already."""
+
+    presence_penalty: float = 0.0
+    """What is taken from a token's logit once it has come."""
+
+    penalty_window: int = 64
+    """How many of a reply's last tokens these penalties look at."""
+
+    dry_multiplier: float = 0.0
+    """DRY: what is taken from the logit of a token that would repeat a phrase, times `dry_base` for each token by which
+    it is longer than `dry_allowed`. 0: nothing.
+    """
+
+    dry_base: float = 1.75
+    """DRY: how the penalty grows with the phrase."""
+
+    dry_allowed: int = 2
+    """DRY: so many tokens in a row may be repeated; the token that would go on with them is penalised."""
+
+    dry_window: int = 2048
+    """DRY: how many of a reply's last tokens it looks at."""
+
+    dry_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
+    """DRY: texts over which no repetition reaches. In the environment as a JSON list."""
+
+    xtc_probability: float = 0.0
+    """XTC: how often the top choices are left out. 0: never."""
+
+    xtc_threshold: float = 0.1
+    """XTC: the probability that makes a token a top choice. The least likely of them stays."""
+
+    lens: bool = False
+    """Whether each reply of a local model is written to a page that shows how every token came about."""
+
+    seed: int = 0
+    """Of a local model's draws. Equal seeds give equal replies to equal prompts."""
 
     effort: str | None = None
     """How much a reasoning model thinks: minimal, low, medium, high, xhigh or max. None: the model's default. A change
@@ -220,10 +286,14 @@ def _convert(name: str, value: object, place: str) -> object:
             if not isinstance(value, str) or not value.strip():
                 raise wrong("the name of a model")
             return value.strip()
-        case "exact":
+        case "exact" | "lens":
             if (told := str(value).lower()) not in _YES + _NO:
                 raise wrong("true or false")
             return told in _YES
+        case "dry_breakers":
+            return _texts(value, wrong("a list of texts"))
+        case _ if name in _RANGES:
+            return _number(value, *_RANGES[name], wrong)
         case _ if name in _CHOICES:
             if value not in _CHOICES[name]:
                 raise wrong(f"one of {', '.join(_CHOICES[name])}")
@@ -245,3 +315,24 @@ def _convert(name: str, value: object, place: str) -> object:
             if isinstance(value, bool) or number < least:
                 raise wrong(f"a whole number {'from 0 on' if name in _OR_NONE else 'above 0'}")
             return number
+
+
+def _number(value: object, least: float, most: float, wrong: Callable[[str], UserError]) -> float:
+    try:
+        number = float(str(value))
+    except ValueError:
+        raise wrong(f"a number from {least:g} to {most:g}") from None
+    if isinstance(value, bool) or not least <= number <= most:
+        raise wrong(f"a number from {least:g} to {most:g}")
+    return number
+
+
+def _texts(value: object, wrong: UserError) -> tuple[str, ...]:
+    if isinstance(value, str):  # from the environment
+        try:
+            value = json.loads(value)
+        except ValueError:
+            raise wrong from None
+    if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
+        raise wrong
+    return tuple(value)

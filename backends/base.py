@@ -4,7 +4,7 @@ What a provider does not report is None, never 0 (rule R4 of the design).
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -200,7 +200,8 @@ class Request:
 
     `max_output` in tokens; `effort` of reasoning (None: the model's default, nothing is sent); `previous_response` is
     the id of the last response in this epoch (for miss diagnostics). `off`: cache options that this endpoint has
-    refused, and that are left out. `veto` is for backends that draw the tokens themselves; the others pass it over.
+    refused, and that are left out. `temperature` (None: the backend's own setting) and `veto` are for backends that
+    draw the tokens themselves; the others pass them over.
     """
 
     prompt: Prompt
@@ -209,7 +210,7 @@ class Request:
     effort: str | None = None
     previous_response: str | None = None
     off: frozenset[CacheOption] = frozenset()
-    temperature: float = field(default=0.0)
+    temperature: float | None = None
     veto: Veto | None = None
 
 

@@ -1,6 +1,7 @@
 """Drawing tokens from logits, on a real vocabulary with logits made up here."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from llama_support import TOOLS
 
 from backends.base import BackendError, ErrorKind
-from backends.llama.sampling import Sampler, Sampling
+from backends.llama.sampling import Sampler, Sampling, Step
 from backends.llama.tool_grammar import reply_grammar
 from backends.llama.weights import Weights
 
@@ -115,3 +116,75 @@ def test_without_a_grammar_the_model_may_end_its_reply(smollm2: Weights) -> None
 def test_a_grammar_that_is_none_is_an_error(smollm2: Weights) -> None:
     with pytest.raises(BackendError, match="grammar"):
         Sampler(smollm2, Sampling(), "root ::= (")
+
+
+def test_dry_makes_a_token_less_likely_that_would_repeat_a_phrase(smollm2: Weights) -> None:
+    values = logits(smollm2, the=6, read=5)
+    phrase = ["read", "edit", "the", "read", "edit"]
+
+    def next_token(sampling: Sampling) -> str:
+        with Sampler(smollm2, sampling) as sampler:
+            for word in phrase:
+                sampler.accept(smollm2.tokenize(word)[0])
+            return smollm2.piece(sampler.choose(values)).decode()
+
+    assert next_token(Sampling()) == "the"
+    dry = Sampling(dry_multiplier=3.0, dry_allowed=2)
+    assert next_token(dry) == "read"
+    assert next_token(replace(dry, dry_allowed=3)) == "the", "two tokens in a row are allowed"
+    assert next_token(replace(dry, dry_window=2)) == "the", "what it would repeat is not looked at any more"
+    assert next_token(replace(dry, dry_breakers=("edit",))) == "the", "no repetition reaches over a breaker"
+
+
+def test_what_dry_takes_grows_with_the_length_of_the_repetition(smollm2: Weights) -> None:
+    words = ["read", "edit", "the", "a", "to"]
+    steps: list[Step] = []
+    taken = []
+    for length in range(2, 5):
+        dry = Sampling(dry_multiplier=0.5, dry_base=2.0, dry_allowed=2, dry_breakers=())
+        values = logits(smollm2)
+        with Sampler(smollm2, dry, watch=steps.append) as sampler:
+            for word in [*words[: length + 1], *words[:length]]:
+                sampler.accept(smollm2.tokenize(word)[0])
+            (repeated,) = smollm2.tokenize(words[length])
+            steps.clear()
+            sampler.choose(values)
+        after = next(step for step in steps if step.name == "DRY")
+        taken.append(float(values[repeated] - after.logits[after.ids == repeated][0]))
+    assert taken == pytest.approx([0.5, 1.0, 2.0], abs=1e-5)
+
+
+def test_xtc_drops_the_top_choices_but_the_least_likely_of_them(smollm2: Weights) -> None:
+    values = logits(smollm2, read=20, edit=19.5, the=19, a=10)
+    always = Sampling(temperature=1.0, xtc_probability=1.0, xtc_threshold=0.1)
+    assert set(draw(smollm2, always, values, 20)) == {"the"}
+    assert "read" in draw(smollm2, replace(always, xtc_probability=0.5), values, 60)
+    assert "read" in draw(smollm2, replace(always, xtc_threshold=0.6), values, 60), "only one is above the threshold"
+
+
+def test_temperature_0_keeps_to_penalties_and_dry_and_passes_over_the_draws(smollm2: Weights) -> None:
+    values = logits(smollm2, read=5, edit=4, the=3)
+    filters = Sampling(top_k=1, top_p=0.1, min_p=0.9, xtc_probability=1.0, xtc_threshold=0.01)
+    assert draw(smollm2, filters, values, 3) == ["read"] * 3
+    assert draw(smollm2, replace(filters, presence=1.5), values, 2) == ["read", "edit"]
+    greedy = replace(filters, dry_multiplier=5.0, dry_allowed=1)
+    assert draw(smollm2, greedy, values, 3) == ["read", "read", "edit"], (
+        "the third would be a repetition of 'read read'"
+    )
+
+
+def test_steps_come_in_the_documented_order(smollm2: Weights) -> None:
+    names: list[str] = []
+    everything = Sampling(temperature=0.8, presence=0.1, dry_multiplier=0.8, xtc_probability=0.5)
+    with Sampler(smollm2, everything, watch=lambda step: names.append(step.name)) as sampler:
+        sampler.sample(logits(smollm2, read=5))
+    order = "logits penalties DRY top-k top-p min-p XTC temperature draw"
+    assert names == order.split()
+
+
+def test_watching_changes_no_draw(smollm2: Weights) -> None:
+    values = logits(smollm2, read=5, edit=5, the=5, a=5)
+    hot = Sampling(temperature=1.0, seed=3, xtc_probability=0.3, repeat=1.1)
+    with Sampler(smollm2, hot, watch=lambda _: None) as sampler:
+        watched = [smollm2.piece(sampler.sample(values)).decode() for _ in range(40)]
+    assert watched == draw(smollm2, hot, values, 40)

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from agent.backend_choice import sampling_of
 from agent.config import Folders, load
 from agent.errors import UserError
 from agent.reports.totals import Totals, money, percent
 from agent.retry import MAX_ATTEMPTS, wait_before_retry
 from backends.base import BackendError, ErrorKind, Usage
+from backends.llama.sampling import Sampling
 
 
 @pytest.mark.parametrize(
@@ -68,3 +70,28 @@ def test_one_unknown_summand_makes_the_sum_unknown() -> None:
     assert total.hit_rate == 0.9
     assert Totals().plus(Usage(fresh=10, output=5), None).hit_rate is None
     assert (money(None), money(Decimal(0)), percent(None)) == ("unknown price", "$0.0000", "unknown")
+
+
+def test_sampling_is_set_in_file_and_environment(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('temperature = 0.8\ntop_k = 0\ndry_breakers = ["\\n", ";"]\n')
+    env = {"KEEPWARM_XTC_PROBABILITY": "0.5", "KEEPWARM_SEED": "0", "KEEPWARM_PRESENCE_PENALTY": "-1"}
+    sampling = sampling_of(load(folders(tmp_path), env, {}))
+    assert (sampling.temperature, sampling.top_k, sampling.dry_breakers) == (0.8, 0, ("\n", ";"))
+    assert (sampling.xtc_probability, sampling.seed, sampling.presence) == (0.5, 0, -1.0)
+    assert sampling_of(load(folders(tmp_path), {"KEEPWARM_DRY_BREAKERS": '["."]'}, {})).dry_breakers == (".",)
+
+
+def test_sampling_is_off_where_nothing_is_set(tmp_path: Path) -> None:
+    assert sampling_of(load(folders(tmp_path), {}, {})) == Sampling()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("temperature", "-0.1"), ("temperature", "warm"), ("temperature", "nan"), ("top_p", 1.5)),
+        *(("min_p", True), ("top_k", 2.5), ("dry_breakers", "x"), ("dry_breakers", [""]), ("dry_window", 0)),
+    ],
+)
+def test_a_bad_value_of_sampling_names_its_place(tmp_path: Path, name: str, value: object) -> None:
+    with pytest.raises(UserError, match=name):
+        load(folders(tmp_path), {}, {name: value})

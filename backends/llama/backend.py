@@ -6,14 +6,15 @@ store belongs to the event loop's thread.
 
 import asyncio
 import threading
+import time
 from array import array
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from backends.base import (
     BackendError,
@@ -32,20 +33,20 @@ from backends.llama import native, probe
 from backends.llama.build import build_key
 from backends.llama.chat_template import find_junctions
 from backends.llama.decoder import SEQUENCES, SNAPSHOTS, ContextOptions, NativeDecoder
-from backends.llama.drafts import NO_DRAFTS, Drafts, PromptLookup, pays
 from backends.llama.drawing import Drawing
-from backends.llama.engine import Engine, StoppedError
+from backends.llama.engine import Engine, StoppedError, StopRequested
 from backends.llama.gguf import fingerprint, read_header
 from backends.llama.kv_store import KvStore, Model
+from backends.llama.lens import Recorder, Seen
+from backends.llama.loaded import KvOptions, Loaded
 from backends.llama.reply import ReplyReader
 from backends.llama.sampling import Sampler, Sampling
-from backends.llama.tool_grammar import reply_grammar
+from backends.llama.tool_grammar import REPLY_START, prompt_grammar
 from backends.llama.tuning import Tuning
 from backends.llama.weights import Weights
 from backends.llama.wire import PromptTokens, pack
-from context.block import Layer, Opaque, Part, ToolCall, ToolSpec
+from context.block import Opaque, Part, ToolCall
 from context.cache_rules import CacheRules
-from context.prompt import Prompt
 
 DEFAULT_CONTEXT: Final = 16_384
 CONTEXT_OPTION: Final = "--context"
@@ -56,51 +57,18 @@ _LONGEST_REPLY: Final = 2_048  # tokens; a small model that has not come to an e
 _TOKEN_SCALE: Final = 1.15  # code and English in the vocabularies of small models, calibrated from each response
 
 Emit = Callable[[Event], None]
-
-
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    weights: Weights
-    decoder: NativeDecoder
-    engine: Engine
-    prompts: PromptTokens
-    store: KvStore | None
-    tuning: Tuning
-
-    def close(self) -> None:
-        self.engine.keep()
-        if self.store is not None:
-            self.store.close()
-        self.decoder.close()
-        self.weights.close()
-
-
-@dataclass(frozen=True, slots=True)
-class KvOptions:
-    """How KV states are kept.
-
-    `memory`: bytes that they may take (None: a quarter more than one context needs). `folder` and `quota` (bytes):
-    where, and how much of them, they outlive the process; None or 0: they do not. `kv_type`: of keys and values
-    (`native.KV_TYPES`). `exact`: reuse only what makes no difference to the last bit. `lookup`: guess what comes next
-    where it was measured to pay (`drafts`).
-    """
-
-    memory: int | None = None
-    folder: Path | None = None
-    quota: int = 0
-    kv_type: str = "f16"
-    exact: bool = False
-    lookup: bool = True
+_T = TypeVar("_T")
 
 
 class LlamaBackend:
     """A GGUF model on llama.cpp.
 
     `name` is the full model name. `context` in tokens (default: what the model was trained for, at most 16,384);
-    `threads` default to what was measured to be fastest; `gpu_layers` to all where there is a GPU. `sampling` without
-    its temperature, which each request brings. `wires` is used on the event loop's thread only. `state` is a folder for
-    the notes on trial runs (`probe`); None tries in every process. `cache`: how KV states are kept. `warn` gets lines,
-    in any thread: of what does not work and can be done without, and of what takes a moment.
+    `threads` default to what was measured to be fastest; `gpu_layers` to all where there is a GPU. `sampling`: its
+    temperature is for requests that bring none. `wires` is used on the event loop's thread only. `state` is a folder
+    for the notes on trial runs (`probe`); None tries in every process. `cache`: how KV states are kept. `lens` gets
+    each reply as it was drawn, in the worker thread. `warn` gets lines, in any thread: of what does not work and can be
+    done without, and of what takes a moment.
     """
 
     def __init__(
@@ -114,7 +82,8 @@ class LlamaBackend:
         gpu_layers: int | None = None,
         sampling: Sampling = Sampling(),  # noqa: B008 - immutable
         state: Path | None = None,
-        cache: KvOptions = KvOptions(),
+        cache: KvOptions = KvOptions(),  # noqa: B008 - immutable
+        lens: Callable[[Seen], None] | None = None,
         warn: Callable[[str], None] = lambda _: None,
         available_memory: native.AvailableMemory = native.available_memory,
     ) -> None:
@@ -127,11 +96,12 @@ class LlamaBackend:
         self._sampling: Final = sampling
         self._state: Final = state
         self._cache: Final = cache
+        self._lens: Final = lens
         self._warn: Final = warn
         self._available_memory: Final = available_memory
         self._worker: Final = ThreadPoolExecutor(1, thread_name_prefix="llama")
         self._running: Final[set[threading.Event]] = set()
-        self._loaded: _Loaded | None = None
+        self._loaded: Loaded | None = None
         self._closed = False
 
     @property
@@ -170,17 +140,37 @@ class LlamaBackend:
         if self._loaded is None:
             await asyncio.get_running_loop().run_in_executor(self._worker, self._load)
 
+    async def loaded(self) -> Loaded:
+        """The loaded model, until `aclose`. Raises as `prepare` does."""
+        await self.prepare()
+        assert self._loaded is not None  # prepare has returned
+        return self._loaded
+
+    async def work(self, work: Callable[[StopRequested], _T]) -> _T:
+        """Have `work` done in the worker thread, behind the calls before it. Cancelling asks it to stop.
+
+        Raises what it raises, and BackendError (LOCAL) when the backend was closed.
+        """
+        self._require_open()
+        stop = threading.Event()
+        self._running.add(stop)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._worker, work, stop.is_set)
+        except StoppedError as error:
+            raise self._closed_error() from error
+        finally:
+            stop.set()
+            self._running.discard(stop)
+
     async def stream(self, request: Request) -> AsyncGenerator[Event, None]:
         """Run one call; see `Backend.stream`. `max_output` 0 only evaluates the prompt, so that the next call finds it
         in the cache. Raises BackendError (OVERFLOW, LOCAL).
         """
-        await self.prepare()
-        loaded = self._loaded
-        assert loaded is not None  # prepare has returned
+        loaded = await self.loaded()
         ask = request.max_output != 0
         tokens = loaded.prompts.request(request.prompt, ask=ask)
         marks = loaded.prompts.marks(request.prompt)
-        limit = self._reply_room(len(tokens), request.max_output)
+        limit = self.reply_room(len(tokens), request.max_output)
         if ask:
             loaded.prompts.sent(request.prompt)
 
@@ -281,7 +271,7 @@ class LlamaBackend:
         prompts = PromptTokens(weights, junctions, self._wires, self.dialect)
         store = self._open_store(options)
         engine = Engine(decoder, window, store=store, exact=self._cache.exact)
-        self._loaded = _Loaded(weights, decoder, engine, prompts, store, tuning)
+        self._loaded = Loaded(weights, decoder, engine, prompts, store, tuning)
 
     def _context_options(self, weights: Weights, window: int, tuning: Tuning) -> ContextOptions:
         cache = self._cache
@@ -313,7 +303,7 @@ class LlamaBackend:
         if loaded is not None:
             loaded.close()
 
-    def _reply_room(self, prompt: int, wanted: int | None) -> int:
+    def reply_room(self, prompt: int, wanted: int | None) -> int:
         """Tokens that the reply to a prompt of `prompt` tokens may have. Raises BackendError (OVERFLOW)."""
         window, trained = self._window, self._trained_context
         room = window - prompt
@@ -334,7 +324,7 @@ class LlamaBackend:
 
     def _reply(
         self,
-        loaded: _Loaded,
+        loaded: Loaded,
         tokens: "array[int]",
         marks: Sequence[int],
         limit: int,
@@ -350,44 +340,43 @@ class LlamaBackend:
             reused = done if reused is None else reused
             tell(Prefill(done, len(tokens), reused))
 
+        begun = time.perf_counter()
         prefilled = loaded.engine.prefill(tokens, progress, stop.is_set, marks)
+        seconds = time.perf_counter() - begun
         usage = Usage(prefilled.evaluated, prefilled.reused, 0, 0, output=0, reasoning=0)
         tell(UsageReported(usage))
         if request.max_output == 0:
             tell(ReplyFinished((), StopReason.MAX_OUTPUT))
             return
 
-        # The prompt is part of the seed: the same prompt gives the same reply, and two prompts do not share their luck.
-        seed = self._sampling.seed ^ int(request.prompt.digest[:8], 16)
-        sampling = replace(self._sampling, temperature=request.temperature, seed=seed)
-        grammar = _grammar(_tools(request.prompt))
+        sampling = self._sampling.seeded(request.prompt.digest, request.temperature)
+        grammar = prompt_grammar(request.prompt)
+        lens = Recorder(loaded.weights.piece) if self._lens is not None else None
         drawing = Drawing(
             loaded.engine,
             loaded.weights,
             tokens,
             loaded.prompts.given.tolist(),
-            lambda: Sampler(loaded.weights, sampling, grammar),
+            lambda: Sampler(loaded.weights, sampling, grammar, lens.watch if lens else None),
             loaded.decoder.logits,
             f"call_{request.prompt.digest[:12]}",
             request.veto,
             tell,
             stop.is_set,
-            self._drafts(loaded, request.temperature),
+            loaded.drafts(self._cache, sampling.temperature),
+            lens,
         )
         reader = drawing.run(limit)
         drawn = drawing.tokens
         tell(UsageReported(replace(usage, output=drawing.drawn)))
+        if self._lens is not None and lens is not None:
+            told = (len(tokens), prefilled.reused, prefilled.restored, seconds)
+            self._lens(Seen(*told, tuple(lens.looks), reader.complete, REPLY_START))
         parts: tuple[Part, ...] = (*reader.parts, Opaque(self.dialect, pack(drawn)))
         reason = self._stop_reason(reader, len(tokens) + len(drawn))
         tell(ReplyFinished(parts, reason))
         if reason is StopReason.END:  # of a turn, after which a person may leave
             loaded.engine.keep()
-
-    def _drafts(self, loaded: _Loaded, temperature: float) -> Drafts:
-        cost = loaded.tuning.draft_cost
-        if not self._cache.lookup or self._cache.exact or temperature > 0 or cost is None or not pays(cost):
-            return NO_DRAFTS
-        return PromptLookup(cost, loaded.decoder.logits)
 
     def _stop_reason(self, reader: ReplyReader, used: int) -> StopReason:
         if reader.complete:
@@ -406,12 +395,3 @@ class LlamaBackend:
 
     def _closed_error(self) -> BackendError:
         return BackendError(ErrorKind.LOCAL, f"{self._name} was closed. What was said before is kept.")
-
-
-def _tools(prompt: Prompt) -> tuple[ToolSpec, ...]:
-    return tuple(part for block in prompt.head(Layer.SYSTEM) for part in block.parts if isinstance(part, ToolSpec))
-
-
-@lru_cache(maxsize=4)
-def _grammar(tools: tuple[ToolSpec, ...]) -> str:
-    return reply_grammar(tools)

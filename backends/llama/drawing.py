@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from backends.base import Event, ToolCallFinished, Veto
 from backends.llama.drafts import NO_DRAFTS, Drafts
 from backends.llama.engine import Engine, StopRequested
+from backends.llama.lens import Recorder
 from backends.llama.reply import ReplyReader
 from backends.llama.sampling import Sampler
 from backends.llama.tool_grammar import REPLY_START
@@ -47,8 +48,8 @@ class _Step:
 @dataclass(slots=True)
 class Drawing:
     """One reply. `prompt` are the tokens it follows, `given` those of its beginning at the prompt's end. `sampler`
-    makes a new sampler, because a grammar cannot be taken back. `tokens` are those of the reply as it stands, `drawn`
-    counts also what was taken back.
+    makes a new sampler, because a grammar cannot be taken back. `lens` looks at each token, where somebody wants to see
+    it. `tokens` are those of the reply as it stands, `drawn` counts also what was taken back.
     """
 
     engine: Engine
@@ -62,6 +63,7 @@ class Drawing:
     tell: Callable[[Event], None]
     stop: StopRequested
     drafts: Drafts = NO_DRAFTS
+    lens: Recorder | None = None
     drawn: int = 0
     _steps: list[_Step] = field(default_factory=list)
 
@@ -97,6 +99,8 @@ class Drawing:
             def sample(row: int) -> int:
                 logits = self.logits(row)
                 token = sampler.choose(logits)
+                if self.lens is not None:
+                    self.lens.drew(logits, token)
                 other, probability = (None, 0.0) if self.veto is None else self._second(sampler, logits, token)
                 sampler.accept(token)
                 self._steps.append(_Step(token, len(text), other, probability))
@@ -138,6 +142,8 @@ class Drawing:
         if probability < _LEAST_PROBABILITY or other is None:
             return False
         self._steps[index:] = [_Step(other, self._steps[index].start, None, 0.0)]
+        if self.lens is not None:
+            self.lens.instead(index, other)
         return True
 
     def _second(self, sampler: Sampler, logits: "npt.NDArray[np.float32]", token: int) -> tuple[int | None, float]:

@@ -8,9 +8,11 @@ required must come, what is optional may. One space may follow a colon or a comm
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
-from context.block import ToolCall, ToolSpec
+from context.block import Layer, ToolCall, ToolSpec
+from context.prompt import Prompt
 
 ANSWER: Final = "answer"
 ANSWER_TEXT: Final = "text"
@@ -49,6 +51,17 @@ def reply_grammar(tools: Iterable[ToolSpec]) -> str:
     # Some vocabularies put a space in front of the first word.
     root = f'root ::= sp "{{" "\\"tool\\"" ":" sp "\\"" ({" | ".join(calls)}) "}}"'
     return "\n".join([root, *grammar.rules, _BASE.strip()]) + "\n"
+
+
+def prompt_grammar(prompt: Prompt) -> str:
+    """The grammar of the reply to `prompt`, which names the tools."""
+    blocks = prompt.head(Layer.SYSTEM)
+    return _of_tools(tuple(part for block in blocks for part in block.parts if isinstance(part, ToolSpec)))
+
+
+@lru_cache(maxsize=4)
+def _of_tools(tools: tuple[ToolSpec, ...]) -> str:
+    return reply_grammar(tools)
 
 
 def reply_text(call: ToolCall) -> str:

@@ -75,6 +75,11 @@ class PromptTokens:
         wire = self._of(prompt)
         return wire.tokens + self._asking(wire.tail) if ask else wire.tokens[:]
 
+    def plain(self, text: str) -> "array[int]":
+        """The tokens of one message of the user, up to where the reply begins, in whatever form the model likes."""
+        ask = self._ask[: len(self._ask) - len(self._start)]
+        return self._opening(self._junctions.open_user) + self._tokenizer.tokenize(text) + ask
+
     def marks(self, prompt: Prompt) -> list[int]:
         """Tokens of the prompt's heads (SYSTEM, and PROJECT behind it): where other prompts may go another way. In
         order, each once.
