@@ -67,7 +67,8 @@ class Engine:
     ) -> None:
         self._decoder: Final = decoder
         self._window: Final = window or decoder.cells
-        self._store: Final = store
+        # A sliding window comes back from disk without its older tokens, so that all later ones get other cells.
+        self._store: Final = None if exact and decoder.window else store
         self._exact: Final = exact
         # A recurrent state takes no cells that grow; what bounds its sequences is their number.
         cells = self._window * decoder.sequences if decoder.kind is Kind.RECURRENT else decoder.cells
@@ -213,6 +214,8 @@ class Engine:
 
     def _go_on(self, source: int | None, length: int) -> None:
         """Make a sequence the current one that holds the first `length` tokens of `source`."""
+        if self._exact and self._decoder.kind is Kind.HYBRID:
+            self._drop_all_but(source, length)
         if source is None or not length:
             self._current = self._new()
             return
@@ -228,6 +231,14 @@ class Engine:
         self._decoder.share(source, target, length)
         self._sequences.share(source, target, length)
         self._current = target
+
+    def _drop_all_but(self, source: int | None, length: int) -> None:
+        """Leave what begins the first `length` tokens of `source`, so that the next ones get the cells of a cold run."""
+        start = self._sequences[source].tokens[:length] if source is not None else array("i")
+        for sequence in self._sequences:
+            tokens = self._sequences[sequence].tokens
+            if len(tokens) > length or tokens != start[: len(tokens)]:
+                self._drop(sequence)
 
     @property
     def _is_alone(self) -> bool:
