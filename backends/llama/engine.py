@@ -233,7 +233,7 @@ class Engine:
         self._current = target
 
     def _drop_all_but(self, source: int | None, length: int) -> None:
-        """Leave what begins the first `length` tokens of `source`, so that the next ones get the cells of a cold run."""
+        """Leave what begins the first `length` tokens of `source`: the next ones get the cells of a cold run."""
         start = self._sequences[source].tokens[:length] if source is not None else array("i")
         for sequence in self._sequences:
             tokens = self._sequences[sequence].tokens
