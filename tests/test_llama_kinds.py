@@ -31,7 +31,7 @@ WINDOW = 900  # tokens of one prompt with its reply
 
 BOUND = 0.025
 """How far a logit after reuse may be from that of a cold run, as a share of the logits' standard deviation. Batches
-that end elsewhere make 0 (recurrent) to 0.008 (attention) in one step, and 0.015 was the most in random sessions; twenty
+that end elsewhere make 0 (recurrent) to 0.008 (attention) in one step, 0.015 at most in random sessions; twenty
 other tokens at the head of a prompt of 600 make 0.1 (sliding window) to 1 (all measured 2026-12-03).
 """
 
