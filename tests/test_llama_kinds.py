@@ -23,7 +23,7 @@ from backends.llama.engine import Engine, Prefilled, StoppedError
 from backends.llama.kv_store import KvStore, Model
 from backends.llama.weights import Kind, Weights
 
-pytest_plugins = ["local_models", "tiny_models"]
+pytest_plugins = ["tiny_models"]
 
 KINDS = list(Kind)
 CELLS = 1024
@@ -362,21 +362,3 @@ def test_sessions_in_any_order(weights: Weights) -> None:
         partial(Sessions, weights),
         settings=settings(max_examples=8, stateful_step_count=12, deadline=None, derandomize=True),
     )
-
-
-# A model that people use.
-
-
-@pytest.fixture(scope="module")
-def smollm2(smollm2_path: Path) -> Iterator[Weights]:
-    weights = Weights.load(smollm2_path)
-    yield weights
-    weights.close()
-
-
-def test_exactly_means_to_the_bit_in_smollm2_too(smollm2: Weights, tmp_path: Path) -> None:
-    cold, cold_seen, _ = ten_turns(smollm2, None, reuse=False)
-    warm, warm_seen, reused = ten_turns(smollm2, tmp_path, reuse=True)
-    assert (len(cold), warm) == (TURNS * REPLY, cold)
-    assert reused > 1000
-    assert all(map(np.array_equal, warm_seen, cold_seen))
