@@ -17,6 +17,7 @@ from backends.llama.decoder import ROWS, Decoder
 from backends.llama.drafts import NO_DRAFTS, Drafts
 from backends.llama.kv_store import KvStore
 from backends.llama.sequences import Held, Sequences
+from backends.llama.weights import Kind
 
 _SMALL: Final = 64  # tokens: a tail as short as that is not kept beside what takes its place
 _WORTH_READING: Final = 32  # tokens that disk must have beyond memory; fewer are evaluated sooner
@@ -67,10 +68,11 @@ class Engine:
         self._decoder: Final = decoder
         self._batch: Final = decoder.batch
         self._window: Final = window or decoder.cells
-        self._store: Final = store
+        # A sliding window comes back from disk without its older tokens, so that all later ones get other cells.
+        self._store: Final = None if exact and decoder.window else store
         self._exact: Final = exact
         # A recurrent state takes no cells that grow; what bounds its sequences is their number.
-        cells = decoder.cells if decoder.kind.rewinds else self._window * decoder.sequences
+        cells = self._window * decoder.sequences if decoder.kind is Kind.RECURRENT else decoder.cells
         self._sequences: Final = Sequences(1 if exact and decoder.kind.rewinds else decoder.sequences, cells)
         self._current: int | None = None
         self._token_s = _TYPICAL_S
@@ -178,10 +180,11 @@ class Engine:
         """
         wanted = tokens[:most]
         source, length = self._sequences.best(wanted, self._usable)
-        stored = self._store.find(wanted, parts=self._rewinds and not self._exact) if self._store is not None else None
+        stored = self._store.find(wanted, parts=self._restores_parts) if self._store is not None else None
         restores = stored is not None and stored.length - length >= _WORTH_READING
         if restores and stored is not None:
-            length = min(length, stored.starts_within(length))
+            within = stored.starts_within(length)
+            length = self._usable(source, within) if source is not None and within < length else length
         self._go_on(source, length)
         if not restores or stored is None or self._store is None:
             return length, 0
@@ -202,11 +205,18 @@ class Engine:
             length -= length % self._batch
         if length == len(held.tokens):
             return length
-        first, _ = self._decoder.held(source)
-        return length if can_cut(length, first, self._decoder.window) else 0
+        return length if self._can_cut(source, length) else 0
+
+    def _can_cut(self, sequence: int, length: int) -> bool:
+        first, _ = self._decoder.held(sequence)
+        if first >= 0:
+            first = max(first, self._sequences[sequence].complete_from)
+        return can_cut(length, first, self._decoder.window)
 
     def _go_on(self, source: int | None, length: int) -> None:
         """Make a sequence the current one that holds the first `length` tokens of `source`."""
+        if self._exact and self._decoder.kind is Kind.HYBRID:
+            self._drop_all_but(source, length)
         if source is None or not length:
             self._current = self._new()
             return
@@ -222,6 +232,14 @@ class Engine:
         self._decoder.share(source, target, length)
         self._sequences.share(source, target, length)
         self._current = target
+
+    def _drop_all_but(self, source: int | None, length: int) -> None:
+        """Leave what begins the first `length` tokens of `source`: the next ones get the cells of a cold run."""
+        start = self._sequences[source].tokens[:length] if source is not None else array("i")
+        for sequence in self._sequences:
+            tokens = self._sequences[sequence].tokens
+            if len(tokens) > length or tokens != start[: len(tokens)]:
+                self._drop(sequence)
 
     @property
     def _is_alone(self) -> bool:
@@ -247,6 +265,13 @@ class Engine:
     @property
     def _rewinds(self) -> bool:
         return self._decoder.kind.rewinds
+
+    @property
+    def _restores_parts(self) -> bool:
+        """Whether the first tokens of what is on disk are of use without the others: with a sliding window llama.cpp
+        writes only what the last of them need.
+        """
+        return self._decoder.kind is Kind.ATTENTION and not self._exact
 
     def _ends(self, marks: Sequence[int], reused: int, length: int) -> list[int]:
         """Where a batch ends because a state is kept, beyond the `reused` tokens, and the end of the prompt.
@@ -275,10 +300,12 @@ class Engine:
             return
         held = self._held
         length = min(length, held.cold) if self._exact else length
+        if length < len(held.tokens) and not (self._rewinds and self._can_cut(self._current, length)):
+            return
         tokens = held.tokens[:length]
         if self._rewinds:
             start = self._store.find(tokens, parts=False).length
-        elif length == len(held.tokens) and not self._store.has(tokens):
+        elif not self._store.has(tokens):
             start = 0
         else:
             return
@@ -298,6 +325,8 @@ class Engine:
         held = self._held
         held.saved = len(held.tokens)
         held.cold = len(held.tokens) if self._exact else 0
+        if self._decoder.window:  # see _restores_parts
+            held.complete_from = max(0, len(held.tokens) - self._decoder.window)
         return True
 
     def _cut_to(self, length: int) -> None:

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Held:
     """Of one sequence: its tokens, the cell of each, how many from the start a cold run would have evaluated in the
-    same batches (`cold`), how many of them can be had back from disk (`saved`), and when it was last used (`used`).
-    `snapshot`: it stays as it is, and others go on from it.
+    same batches (`cold`), how many of them can be had back from disk (`saved`), from which position on a sliding window
+    finds everything (`complete_from`), and when it was last used (`used`). `snapshot`: it stays as it is, and others go
+    on from it.
     """
 
     tokens: "array[int]" = field(default_factory=lambda: array("i"))
     cells: "array[int]" = field(default_factory=lambda: array("i"))
     cold: int = 0
     saved: int = 0
+    complete_from: int = 0
     used: int = 0
     snapshot: bool = False
 
@@ -100,6 +102,7 @@ class Sequences:
         mine, its = self._held[source], self._held[target]
         its.tokens, its.cells = mine.tokens[:length], mine.cells[:length]
         its.cold, its.saved = min(mine.cold, length), min(mine.saved, length)
+        its.complete_from = min(mine.complete_from, length)
         self._count(its.cells, 1)
 
     def cut(self, sequence: int, length: int) -> None:
@@ -107,6 +110,7 @@ class Sequences:
         gone = held.cells[length:]
         del held.tokens[length:], held.cells[length:]
         held.cold, held.saved = min(held.cold, length), min(held.saved, length)
+        held.complete_from = min(held.complete_from, length)
         self._count(gone, -1)
 
     def drop(self, sequence: int) -> None:
