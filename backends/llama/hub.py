@@ -163,4 +163,6 @@ def _sha256(entry: Mapping[str, Any]) -> str | None:
 
 
 def _failed(name: HubName, why: str, kind: ErrorKind = ErrorKind.PROTOCOL) -> ModelError:
-    return ModelError(f"{REGISTERED}{name} was not found on the Hugging Face hub: {why}. Nothing was downloaded.", kind)
+    return ModelError(
+        f"{REGISTERED}{name} cannot be had from the Hugging Face hub: {why}. Nothing was downloaded.", kind
+    )
