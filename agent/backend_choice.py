@@ -14,7 +14,17 @@ from agent.config import Folders, Settings, load_endpoints
 from agent.errors import USAGE, UserError
 from backends.base import Backend, Usage, WireStore
 from backends.catalog import Catalog, CatalogError, ModelInfo, default_model
-from backends.llama.models import LocalModel, ModelError, is_local, megabytes, registry, resolve
+from backends.llama.models import (
+    HubName,
+    LocalModel,
+    ModelError,
+    ModelSpec,
+    is_local,
+    megabytes,
+    note_pulled,
+    registry,
+    resolve,
+)
 from backends.prices import price
 
 _NO_LLAMA: Final = (
@@ -82,7 +92,7 @@ async def fetch_model(
     from backends.llama.verify import ready_path
 
     model = resolve(name, folders.models)
-    if model.present or model.spec is None:
+    if model.present or not (model.spec or model.from_hub):
         try:
             await asyncio.to_thread(ready_path, model, folders.models)
             return model
@@ -90,17 +100,27 @@ async def fetch_model(
             if model.spec is None or not replace_wrong:
                 raise
             downloads.announce(f"{error} It is replaced.")
-    from backends.llama.fetch import fetch
-    from backends.llama.sources import default_sources
+    from backends.llama.fetch import fetch_all
+    from backends.llama.hub import find_on_hub
+    from backends.llama.sources import Source, default_sources
 
-    sources = default_sources(model.spec, folders.models, env)
-    titles = [source.title for source in sources]
+    hub_name = HubName.parse(name)  # of these the hub says anew what it has: it may have changed since
+    spec = model.spec if hub_name is None else await find_on_hub(hub_name)
+    if spec is None:
+        raise ModelError(f"There is no model {name}.")
+    titles = [source.title for source in default_sources(spec, folders.models, env)]
     if downloads.agree is None:
-        downloads.announce(f"Downloading {name}: {megabytes(model.spec.bytes)} from {' or '.join(titles)}.")
-    elif not await downloads.agree(download_question(model.spec, titles)):
+        downloads.announce(f"Downloading {spec.full_name}: {megabytes(spec.total_bytes)} from {' or '.join(titles)}.")
+    elif not await downloads.agree(download_question(spec, titles)):
         raise UserError("Nothing was downloaded. Name another model with --model, or a file with local:/path.gguf.")
-    path = await fetch(model.spec, folders.models, sources, progress=downloads.progress, announce=downloads.announce)
-    return LocalModel(model.name, path, True, model.spec)
+    if hub_name is not None:
+        note_pulled(spec, folders.models)
+
+    def sources_of(file: ModelSpec) -> tuple[Source, ...]:
+        return default_sources(file, folders.models, env)
+
+    path = await fetch_all(spec, folders.models, sources_of, progress=downloads.progress, announce=downloads.announce)
+    return LocalModel(spec.full_name, path, True, spec)
 
 
 async def open_backend(

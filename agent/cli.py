@@ -3,22 +3,21 @@
 Each command reads its flags, calls one function and turns errors into one line and an exit code.
 """
 
-import asyncio
 import io
 import os
 import random
 import sys
-from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from agent.cli_cache import cache_app
 from agent.cli_lens import lens_command
-from agent.cli_parts import chosen_session, print_json
+from agent.cli_models import models_app
+from agent.cli_parts import chosen_session, print_json, run_to_end
 from agent.config import EFFORTS, MODES, Folders, load
-from agent.errors import FAILED, INTERRUPTED, USAGE, UserError
+from agent.errors import FAILED, USAGE, UserError
 from backends.base import BackendError
 from context.names import show_name
 
@@ -30,7 +29,6 @@ app: Final = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-models_app: Final = typer.Typer(help="Local models: what there is, download, details.", no_args_is_help=True)
 app.add_typer(models_app, name="models")
 app.add_typer(cache_app, name="cache")
 app.command("lens")(lens_command)
@@ -139,7 +137,7 @@ def run_command(
     terminal = Terminal(json_lines=json_lines)
     around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
     try:
-        code = _await(lambda: run_once(task, settings, folders, around))
+        code = run_to_end(lambda: run_once(task, settings, folders, around))
     finally:
         terminal.close()
     raise typer.Exit(code)
@@ -166,29 +164,6 @@ def _read_prompt(argument: str | None) -> str:
     return sys.stdin.buffer.read().decode("utf-8", errors="replace")
 
 
-def _await(make: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """Run to the end; an interrupt (Ctrl-C, SIGTERM, SIGHUP) cancels the work and gives exit code 130."""
-    from agent.signals import run_cancellable
-
-    try:
-        return run_cancellable(make)
-    except (KeyboardInterrupt, asyncio.CancelledError):
-        sys.stderr.write("agent: interrupted. What was recorded is kept.\n")
-        return INTERRUPTED
-    except BaseExceptionGroup as group:  # from a task group: the first error a person can read says it all
-        matched = group.subgroup((UserError, BackendError))
-        if matched is None:
-            raise
-        raise _first(matched) from group
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
 @app.command("compact")
 def compact_command(
     session: Annotated[
@@ -213,7 +188,7 @@ def compact_command(
     terminal = Terminal(json_lines=json_lines)
     around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
     try:
-        code = _await(lambda: compact_once(session, Path.cwd().resolve(), settings, folders, around))
+        code = run_to_end(lambda: compact_once(session, Path.cwd().resolve(), settings, folders, around))
     finally:
         terminal.close()
     raise typer.Exit(code)
@@ -290,48 +265,6 @@ def sessions(
         sys.stdout.write(f'There are no sessions{where} yet. Start one: agent run "…"\n')
 
 
-@models_app.command("list")
-def models_list() -> None:
-    """Local models that can be downloaded, and cloud models that the catalogue knows."""
-    from agent.reports.models import print_models
-
-    print_models(Folders.find(os.environ))
-
-
-@models_app.command("show")
-def models_show(
-    name: str,
-    verify: Annotated[bool, typer.Option("--verify", help="Read the whole file and compare its SHA-256.")] = False,
-) -> None:
-    """What is known of one model."""
-    from agent.reports.models import print_model
-
-    print_model(name, Folders.find(os.environ), verify=verify)
-
-
-@models_app.command("pull")
-def models_pull(name: str) -> None:
-    """Download a local model now."""
-    from agent.backend_choice import fetch_model
-    from agent.terminal import Terminal
-
-    env = dict(os.environ)
-    terminal = Terminal(json_lines=False)
-
-    async def pull() -> int:
-        full = name if name.startswith("local") else f"local/{name}"
-        model = await fetch_model(full, Folders.find(env), env, terminal.downloads, replace_wrong=True)
-        terminal.close()
-        sys.stdout.write(f"{model.path}\n")
-        return 0
-
-    try:
-        code = _await(pull)
-    finally:
-        terminal.close()
-    raise typer.Exit(code)
-
-
 @app.command()
 def doctor(
     endpoint: Annotated[
@@ -350,4 +283,4 @@ def doctor(
     from agent.reports.probe import print_probe
 
     name = endpoint
-    raise typer.Exit(_await(lambda: print_probe(name, model, env)))
+    raise typer.Exit(run_to_end(lambda: print_probe(name, model, env)))

@@ -1,10 +1,13 @@
 """What several commands share."""
 
+import asyncio
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
-from agent.errors import USAGE, UserError
+from agent.errors import INTERRUPTED, USAGE, UserError
+from backends.base import BackendError
 from context.names import show_name
 
 if TYPE_CHECKING:
@@ -25,3 +28,26 @@ def print_json(value: object) -> None:
     import json
 
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
+
+
+def run_to_end(make: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run to the end; an interrupt (Ctrl-C, SIGTERM, SIGHUP) cancels the work and gives exit code 130."""
+    from agent.signals import run_cancellable
+
+    try:
+        return run_cancellable(make)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        sys.stderr.write("agent: interrupted. What was recorded is kept.\n")
+        return INTERRUPTED
+    except BaseExceptionGroup as group:  # from a task group: the first error a person can read says it all
+        matched = group.subgroup((UserError, BackendError))
+        if matched is None:
+            raise
+        raise _first(matched) from group
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

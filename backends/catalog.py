@@ -8,7 +8,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -56,7 +56,8 @@ class ModelInfo:
     `cache` to `effort_keeps_system`, and the times to live, are those of `CacheRules`. `read`, `write` and `write_long`
     are multiples of the price of a fresh input token. `price` is set where the files state one (elsewhere genai-prices
     does). `source` names the file that had the last word; `assumed`: no file names this model, these are its provider's
-    defaults. `prices`: of a model on a compatible endpoint, as `Endpoint.prices`.
+    defaults. `prices`: of a model on a compatible endpoint, as `Endpoint.prices`. `by_path`: `id` is the
+    path of a local file.
     """
 
     provider: str
@@ -81,12 +82,12 @@ class ModelInfo:
     prices: str | None = None
     source: str
     assumed: bool
+    by_path: bool = False
 
     @property
     def name(self) -> str:
         """The full name, as a person types it."""
-        is_path = self.id.endswith(".gguf") or "/" in self.id or "\\" in self.id
-        return f"{self.provider}{':' if self.provider == 'local' and is_path else '/'}{self.id}"
+        return f"{self.provider}{':' if self.by_path else '/'}{self.id}"
 
     @property
     def cache_rules(self) -> CacheRules:
@@ -163,7 +164,8 @@ class Catalog:
         defaults = self._defaults.get(provider, {})
         endpoint = self._endpoints.get(provider)
         if endpoint is None:
-            return _model(provider, model, {**defaults, **(row or {})}, assumed=row is None)
+            info = _model(provider, model, {**defaults, **(row or {})}, assumed=row is None)
+            return replace(info, by_path=name.startswith("local:"))
         facts = endpoint.for_model(model).model
         defaults = {**self._defaults.get("compatible", {}), **facts, **defaults}
         return _model(provider, model, {**defaults, **(row or {})}, assumed=row is None, prices=endpoint.prices)
@@ -219,7 +221,14 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     return merged
 
 
-_KEYS: Final = {field.name for field in fields(ModelInfo)} - {"provider", "id", "assumed", "source", "prices"}
+_KEYS: Final = {field.name for field in fields(ModelInfo)} - {
+    "provider",
+    "id",
+    "assumed",
+    "source",
+    "prices",
+    "by_path",
+}
 
 
 def _check_keys(row: Mapping[str, Any], where: str) -> None:

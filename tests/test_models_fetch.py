@@ -146,14 +146,14 @@ async def test_a_source_with_more_bytes_than_the_file_is_stopped(tmp_path: Path)
     "part", [MODEL[:999] + b"x", MODEL[:-1] + b"x", MODEL + b"x"], ids=["inside", "complete", "too long"]
 )
 async def test_a_damaged_part_of_an_earlier_run_costs_only_a_fresh_start(tmp_path: Path, part: bytes) -> None:
-    (tmp_path / f"{SPEC.file}.part").write_bytes(part)
+    (tmp_path / f"{SPEC.file}.{SPEC.sha256[:8]}.part").write_bytes(part)
     said: list[str] = []
     assert (await fetch(SPEC, tmp_path, [Bytes()], announce=said.append)).read_bytes() == MODEL
     assert said == ["The unfinished download of local/tiny was damaged. It begins anew."]
 
 
 async def test_a_part_that_is_complete_needs_no_source(tmp_path: Path) -> None:
-    (tmp_path / f"{SPEC.file}.part").write_bytes(MODEL)
+    (tmp_path / f"{SPEC.file}.{SPEC.sha256[:8]}.part").write_bytes(MODEL)
     assert (await fetch(SPEC, tmp_path, [unreachable()])).read_bytes() == MODEL
 
 
@@ -165,7 +165,7 @@ async def test_too_little_disk_space_is_said_before_a_byte_is_fetched(tmp_path: 
 
 
 async def test_only_what_is_still_missing_needs_space(tmp_path: Path) -> None:
-    (tmp_path / f"{SPEC.file}.part").write_bytes(MODEL[:9_000_000])
+    (tmp_path / f"{SPEC.file}.{SPEC.sha256[:8]}.part").write_bytes(MODEL[:9_000_000])
     assert await fetch(SPEC, tmp_path, [Bytes()], disk_free=lambda _: 17_000_000)
 
 

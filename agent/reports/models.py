@@ -1,13 +1,29 @@
 """`agent models list` and `agent models show`."""
 
+import os
+
 from rich.table import Table
+from rich.text import Text
 
 from agent.backend_choice import find_model, load_catalog
+from agent.cli_parts import print_json
 from agent.config import Folders
-from agent.reports.console import report_console
+from agent.errors import USAGE, UserError
+from agent.reports.console import print_rows, report_console
+from agent.reports.local_model import local_report
 from backends.catalog import ModelInfo
-from backends.llama.models import LocalModel, is_local, megabytes, registry, resolve
-from backends.llama.verify import FileState, check, describe
+from backends.llama.models import (
+    BY_PATH,
+    REGISTERED,
+    HubName,
+    is_local,
+    megabytes,
+    pulled_models,
+    registry,
+    resolve,
+)
+from backends.llama.verify import FileState, check
+from context.names import show_name
 
 
 def print_models(folders: Folders) -> None:
@@ -22,9 +38,18 @@ def print_models(folders: Folders) -> None:
         mark = "default" if spec.name == known.default else ""
         state = check(model, folders.models)
         shown = "not downloaded" if state is FileState.MISSING else state.value
-        local.add_row(spec.full_name, mark, megabytes(spec.bytes), f"{spec.context:,}", spec.licence, shown)
+        context = "" if spec.context is None else f"{spec.context:,}"
+        local.add_row(spec.full_name, mark, megabytes(spec.bytes), context, spec.licence, shown)
+    for model in pulled_models(folders.models):
+        if model.spec is not None:
+            shown = check(model, folders.models).value if model.present else "not complete"
+            name, licence = show_name(model.name), model.spec.licence or "agent models show"
+            local.add_row(Text(name), "pulled", megabytes(model.spec.total_bytes), "", licence, shown)
     console.print(local)
-    console.print("Any other GGUF file: local:/path/to/file.gguf\n", style="dim", markup=False)
+    hint = (
+        "Any GGUF model of the Hugging Face hub: agent models pull ORG/NAME:QUANT. Any file: local:/path/to/file.gguf\n"
+    )
+    console.print(hint, style="dim", markup=False)
     cloud = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("cloud model", "context", "most output", "cached from", "a cache read costs"):
         cloud.add_column(name)
@@ -39,33 +64,30 @@ def print_models(folders: Folders) -> None:
     console.print(cloud)
 
 
-def print_model(name: str, folders: Folders, *, verify: bool) -> None:
+def print_model(name: str, folders: Folders, *, verify: bool, as_json: bool = False) -> None:
     """One model in full.
 
-    `verify` reads the whole file. Raises UserError or ModelError for a name that means nothing.
+    `name`: a model's name, or the path of a GGUF file. `verify` reads the whole file. Raises UserError or
+    ModelError for a name that means nothing.
     """
     if name in registry().models:  # the bare name, as `pull` takes it
         name = registry().models[name].full_name
-    if is_local(name):
-        _print_local(resolve(name, folders.models), folders, verify=verify)
+    elif not is_local(name):
+        if name.endswith(".gguf") or os.path.isfile(name):
+            name = BY_PATH + name
+        elif HubName.parse(name) and resolve(REGISTERED + name, folders.models).spec is not None:
+            name = REGISTERED + name
+    if not is_local(name):
+        info = find_model(name, load_catalog(folders))
+        if as_json:
+            raise UserError(f"{info.name} is no local model; --json is for those.", USAGE)
+        _print_cloud(info)
+        return
+    report = local_report(resolve(name, folders.models), folders, verify=verify)
+    if as_json:
+        print_json(report.to_json())
     else:
-        _print_cloud(find_model(name, load_catalog(folders)))
-
-
-def _print_local(model: LocalModel, folders: Folders, *, verify: bool) -> None:
-    state = check(model, folders.models, full=verify and model.present)
-    rows = [("model", model.name), ("file", str(model.path))]
-    if model.spec is not None:
-        spec = model.spec
-        rows += [
-            ("what", spec.title),
-            ("size", f"{spec.bytes:,} bytes"),
-            ("SHA-256", spec.sha256),
-            ("licence", f"{spec.licence} ({spec.licence_source})"),
-            ("context", f"{spec.context:,} tokens"),
-        ]
-    rows.append(("state", describe(model, state)))
-    _print_rows(rows)
+        report.print()
 
 
 def _print_cloud(info: ModelInfo) -> None:
@@ -83,13 +105,4 @@ def _print_cloud(info: ModelInfo) -> None:
         ("time to live", f"{seconds(info.ttl_short)}, long {seconds(info.ttl_long)}"),
         ("facts from", info.source + (" (assumed: no file names this model)" if info.assumed else "")),
     ]
-    _print_rows(rows)
-
-
-def _print_rows(rows: list[tuple[str, str]]) -> None:
-    table = Table(box=None, pad_edge=False, show_header=False)
-    table.add_column(style="dim")
-    table.add_column(overflow="fold")
-    for name, value in rows:
-        table.add_row(name, value)
-    report_console().print(table)
+    print_rows(rows)

@@ -32,7 +32,7 @@ from backends.base import (
 from backends.llama import native, probe
 from backends.llama.build import build_key
 from backends.llama.chat_template import find_junctions
-from backends.llama.decoder import SEQUENCES, SNAPSHOTS, ContextOptions, NativeDecoder
+from backends.llama.decoder import SEQUENCES, SNAPSHOTS, SPARE, ContextOptions, NativeDecoder
 from backends.llama.drawing import Drawing
 from backends.llama.engine import Engine, StoppedError, StopRequested
 from backends.llama.gguf import fingerprint, read_header
@@ -51,7 +51,6 @@ from context.cache_rules import CacheRules
 DEFAULT_CONTEXT: Final = 16_384
 CONTEXT_OPTION: Final = "--context"
 _UNKNOWN_CONTEXT: Final = 4_096  # a file that does not say how long its model was trained
-_SPARE: Final = 4  # a fork or another session may have a quarter of a context besides
 _LEAST_REPLY: Final = 64  # tokens that must be left for a reply
 _LONGEST_REPLY: Final = 2_048  # tokens; a small model that has not come to an end by then is going round in circles
 _TOKEN_SCALE: Final = 1.15  # code and English in the vocabularies of small models, calibrated from each response
@@ -275,7 +274,7 @@ class LlamaBackend:
 
     def _context_options(self, weights: Weights, window: int, tuning: Tuning) -> ContextOptions:
         cache = self._cache
-        cells = window if cache.exact else window + window // _SPARE
+        cells = window if cache.exact else window + window // SPARE
         if cache.memory is not None:
             room = int(cache.memory / (native.cache_bytes(weights.pointer, 1_024, cache.kv_type) / 1_024))
             if room < window:

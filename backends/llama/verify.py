@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Final
 
 from backends.llama.gguf import MAGIC
-from backends.llama.models import LocalModel, ModelError, ModelSpec, megabytes
+from backends.llama.models import REGISTERED, LocalModel, ModelError, ModelSpec, megabytes
 
 _STAMPS: Final = "verified.json"
 
 
 class FileState(StrEnum):
     MISSING = "missing"
-    VERIFIED = "verified"  # the hash is the registry's
+    VERIFIED = "verified"  # the hash is that of the registry or the hub
     UNVERIFIED = "unverified"  # nothing speaks against it, but it was not hashed since it last changed
     WRONG_SIZE = "wrong size"
     WRONG_HASH = "wrong hash"
@@ -42,8 +42,15 @@ def check(model: LocalModel, models_dir: Path, *, full: bool = False) -> FileSta
     """What is known of the model's file.
 
     `full` reads and hashes all of it, otherwise only its size, its first bytes and the remembered hash are looked at. A
-    file that the registry does not know is never VERIFIED. Raises ModelError for a file that cannot be read.
+    file of which no hash is known is never VERIFIED; a split model is as its worst part. Raises ModelError for a file
+    that cannot be read.
     """
+    states = [_check_file(file, models_dir, full) for file in model.files]
+    bad = [state for state in states if state not in (FileState.VERIFIED, FileState.UNVERIFIED)]
+    return next(iter(bad), FileState.UNVERIFIED if FileState.UNVERIFIED in states else FileState.VERIFIED)
+
+
+def _check_file(model: LocalModel, models_dir: Path, full: bool) -> FileState:
     try:
         status = model.path.stat()
         with model.path.open("rb") as file:
@@ -86,10 +93,15 @@ def describe(model: LocalModel, state: FileState) -> str:
     match state:
         case FileState.MISSING if model.spec is not None:
             return f"{model.spec.full_name} is not on this machine. `agent models pull {model.spec.name}` fetches it."
+        case FileState.MISSING if model.from_hub:
+            pull = f"agent models pull {model.name.removeprefix(REGISTERED)}"
+            return f"{model.name} is not on this machine. `{pull}` fetches it from the Hugging Face hub."
         case FileState.MISSING:
             return f"There is no file {model.path}. Check the path behind `local:`."
         case FileState.WRONG_SIZE if model.spec is not None:
-            return f"{_size_mismatch(model.path, model.spec)} It was not loaded. {again}"
+            pairs = zip(model.files, model.spec.files, strict=True)
+            wrong = next((file.path, spec) for file, spec in pairs if file.path.stat().st_size != spec.bytes)
+            return f"{_size_mismatch(*wrong)} It was not loaded. {again}"
         case FileState.WRONG_HASH:
             return f"{model.path} has the right size but another content (SHA-256 differs). It was not loaded. {again}"
         case FileState.NO_GGUF:

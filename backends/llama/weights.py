@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from backends.base import BackendError, ErrorKind
 from backends.llama import native
-from backends.llama.gguf import read_header
+from backends.llama.gguf import part_paths, read_header
 
 
 class Kind(StrEnum):
@@ -53,7 +53,8 @@ class Weights:
 
         Raises BackendError (LOCAL) for a file that is missing, cut off, foreign, or no model that writes text.
         """
-        read_header(path)  # says more plainly what is wrong with a file than llama.cpp does
+        for part in part_paths(path):  # says more plainly than llama.cpp what is wrong with a file
+            read_header(part)
         weights = cls(native.load_weights(path, gpu_layers), path)
         lib = native.library()
         if not lib.llama_model_has_decoder(weights.pointer) or lib.llama_model_has_encoder(weights.pointer):
