@@ -21,6 +21,7 @@ class StopReason(StrEnum):
     MAX_OUTPUT = "max_output"  # cut at the output limit
     CONTEXT_FULL = "context_full"  # cut because the context window is full
     REFUSED = "refused"  # the provider or the model declined
+    REPEATED = "repeated"  # cut by us, because it went round in circles; no backend says so
     PAUSED = "paused"  # the provider paused a long turn: send the reply back to go on
 
 
@@ -200,7 +201,8 @@ class Request:
 
     `max_output` in tokens; `effort` of reasoning (None: the model's default, nothing is sent); `previous_response` is
     the id of the last response in this epoch (for miss diagnostics). `off`: cache options that this endpoint has
-    refused, and that are left out. `veto` is for backends that draw the tokens themselves; the others pass it over.
+    refused, and that are left out. `temperature`, `repeat` (the penalty on tokens that the reply has used just now, 1:
+    none) and `veto` are for backends that draw the tokens themselves; the others pass them over.
     """
 
     prompt: Prompt
@@ -210,6 +212,7 @@ class Request:
     previous_response: str | None = None
     off: frozenset[CacheOption] = frozenset()
     temperature: float = field(default=0.0)
+    repeat: float = field(default=1.0)
     veto: Veto | None = None
 
 

@@ -349,7 +349,8 @@ class LlamaBackend:
 
         # The prompt is part of the seed: the same prompt gives the same reply, and two prompts do not share their luck.
         seed = self._sampling.seed ^ int(request.prompt.digest[:8], 16)
-        sampling = replace(self._sampling, temperature=request.temperature, seed=seed)
+        repeat = max(self._sampling.repeat, request.repeat)
+        sampling = replace(self._sampling, temperature=request.temperature, repeat=repeat, seed=seed)
         grammar = _grammar(_tools(request.prompt))
         drawing = Drawing(
             loaded.engine,
