@@ -23,6 +23,7 @@ _WINDOW: Final = 3 * (_SHORT << _DOUBLINGS) + _STEP  # what must be remembered o
 _LEAST_REPEATS: Final = 3
 _PROSE: Final = 400  # characters that repeated prose takes at least before it is a loop
 _DATA: Final = 1_200  # the same of rows, rulers and code: some dozens of equal rows are honest
+_RULER: Final = 500  # the same of one or two characters that are no prose
 _NUMBERED_REPEATS: Final = 4  # of prose in which the numbers differ: it may be a list
 _NUMBERED: Final = 1_500
 
@@ -75,7 +76,7 @@ class Repetition:
                 continue
             if (period := _period(self._said.text, level)) is not None:
                 unit = self._said.text[-period:]
-                needed = max(_LEAST_REPEATS * period, _PROSE if _is_prose(unit) else _DATA)
+                needed = max(_LEAST_REPEATS * period, _least(unit))
                 if _repeats(self._said.text, period, needed):
                     return self._cut(self._said, period)
             if (period := _period(self._numbered.text, level)) is not None:
@@ -178,6 +179,13 @@ def _length(text: str, period: int) -> int:
         else:
             high = middle - 1
     return low
+
+
+def _least(unit: str) -> int:
+    """Characters that repetitions of `unit` take at least before they are a loop."""
+    if _is_prose(unit):
+        return _PROSE
+    return _RULER if len(unit) <= 2 else _DATA
 
 
 def _is_prose(unit: str) -> bool:

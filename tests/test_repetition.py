@@ -53,7 +53,8 @@ LOOPS = {
     "long thought": (LONG_THOUGHT, 4),
     "line of a tool call": (r"    total = total + price\n", 50),
     "row": ("| a | b |\n", 124),
-    "blank lines": ("\n", 1_232),
+    "blank lines": ("\n", 532),
+    "digits": ("1.", 266),  # what SmolLM2 says to "Write the word ha 500 times"
     "tool call said as text": ('{"tool":"read","args":{"path":"calc.py"}}\n', 32),
 }
 
