@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from agent.ledger_rows import CallOutcome
+from agent.ledger_rows import ANSWERED, CallOutcome
 from backends.base import Usage
 
 Pricing = Callable[[Usage, datetime], tuple[Decimal | None, str | None]]
@@ -16,8 +16,8 @@ Pricing = Callable[[Usage, datetime], tuple[Decimal | None, str | None]]
 class Bill:
     """What the calls of a turn have cost, failed and interrupted attempts included.
 
-    `limit_usd`: the most that may be spent. `calls`: finished replies. `usd` is None as soon as one attempt's price is
-    unknown; `known_usd` leaves those out.
+    `limit_usd`: the most that may be spent. `calls`: replies, finished or cut. `usd` is None as soon as one attempt's
+    price is unknown; `known_usd` leaves those out.
     """
 
     limit_usd: Decimal | None = None
@@ -37,9 +37,9 @@ class Bill:
 
     def add(self, outcome: CallOutcome, *, counts: bool = True) -> None:
         """`counts`: whether it is one of the `calls`."""
-        if outcome.status == "done" and counts:
+        if outcome.status in ANSWERED and counts:
             self.calls += 1
-        if outcome.status != "done" and outcome.usage == Usage():
+        if outcome.status not in ANSWERED and outcome.usage == Usage():
             return  # refused before anything was read: not billed
         self.known_usd += outcome.cost_usd or Decimal(0)
         self.usd = None if self.usd is None or outcome.cost_usd is None else self.usd + outcome.cost_usd

@@ -11,8 +11,9 @@ from agent.clock import Clock
 from agent.counting import Counter
 from agent.forecaster import Forecaster
 from agent.keeper import Keeper
-from agent.ledger_rows import CallOutcome, ForecastRow
+from agent.ledger_rows import ANSWERED, CallOutcome, ForecastRow
 from agent.parts import Parts
+from agent.repetition_guard import RepetitionGuard
 from agent.retry import wait_before_retry
 from agent.speed import decode_tps
 from backends import base
@@ -26,18 +27,24 @@ from backends.base import (
     Usage,
     Veto,
 )
-from context.block import Block
+from context.block import Block, Text
 from context.forecast import Cause
 from context.layers.history import reply_block
 from context.prompt import Prompt
 
 _LONGEST_ASIDE: Final = 16_000  # output tokens of a request beside the conversation, its reasoning included
+# How a local model is asked again after it went round in circles. A greedy one would go the same way.
+_OTHER_TEMPERATURE: Final = 0.7
+_OTHER_PENALTY: Final = 1.1
 _WRITING_STEP: Final = 200  # characters between two signs of life of a tool call that is being written
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A finished call. `block` is None when the reply holds nothing that could be sent back."""
+    """A finished call. `block` is None when the reply holds nothing that could be sent back.
+
+    `stop` REPEATED: we cut it, because it went round in circles.
+    """
 
     block: Block | None
     stop: StopReason
@@ -45,10 +52,17 @@ class Reply:
 
 
 class Caller:
-    """Makes the calls of one session on one backend."""
+    """Makes the calls of one session on one backend. `guard`: cut a reply that goes round in circles."""
 
     def __init__(
-        self, parts: Parts, forecaster: Forecaster, counter: Counter, keeper: Keeper, veto: Veto | None = None
+        self,
+        parts: Parts,
+        forecaster: Forecaster,
+        counter: Counter,
+        keeper: Keeper,
+        veto: Veto | None = None,
+        *,
+        guard: bool = True,
     ) -> None:
         self._session = parts.session
         self._backend = parts.backend
@@ -60,15 +74,17 @@ class Caller:
         self._counter = counter
         self._keeper = keeper
         self._veto = veto
+        self._guards = guard
         self._counted = Prompt.empty()  # its blocks' tokens are known
         self._unrecorded: list[Block] = []  # counted, and not yet noted in the ledger
 
-    async def call(self, bill: Bill) -> Reply:
+    async def call(self, bill: Bill, *, otherwise: bool = False) -> Reply:
         """Send the session's prompt and append the reply; every attempt is added to `bill`.
 
-        Raises BackendError when no retry can help. What was streamed until then is kept as a draft.
+        `otherwise`: the last reply went round in circles, and a local model shall draw its tokens otherwise. Raises
+        BackendError when no retry can help. What was streamed until then is kept as a draft.
         """
-        return await self._call(bill, None)
+        return await self._call(bill, None, otherwise)
 
     async def ask_aside(self, question: Block, bill: Bill, blocks: int) -> Reply:
         """Send the first `blocks` of the session's prompt with `question` behind them, and append neither that nor the
@@ -76,7 +92,7 @@ class Caller:
 
         The request reads what the conversation has in the cache. Raises BackendError when no retry can help.
         """
-        return await self._call(bill, (question, blocks))
+        return await self._call(bill, (question, blocks), otherwise=False)
 
     async def size(self, prompt: Prompt | None = None) -> int:
         """The model's own tokens of `prompt` (None: the session's), as far as they are known before it is sent."""
@@ -84,11 +100,11 @@ class Caller:
         await self._count(prompt)
         return self._forecaster.size(prompt)
 
-    async def _call(self, bill: Bill, aside: tuple[Block, int] | None) -> Reply:
+    async def _call(self, bill: Bill, aside: tuple[Block, int] | None, otherwise: bool) -> Reply:
         attempt = 1
         while True:
             try:
-                return await self._attempt(bill, aside)
+                return await self._attempt(bill, aside, otherwise)
             except BackendError as error:
                 if error.option is not None and self._forecaster.refuse(error.option, self._clock.now()):
                     self._emit(events.CacheOptionRefused(self._number, self._backend.endpoint, error.option.value))
@@ -112,7 +128,7 @@ class Caller:
         self._counted = prompt
         self._unrecorded += unknown.values()
 
-    async def _attempt(self, bill: Bill, aside: tuple[Block, int] | None) -> Reply:
+    async def _attempt(self, bill: Bill, aside: tuple[Block, int] | None, otherwise: bool) -> Reply:
         session, ledger, backend = self._session, self._session.ledger, self._backend
         await self._count(session.prompt if aside is None else session.prompt.append(aside[0]))
         started = self._clock.now()
@@ -127,6 +143,8 @@ class Caller:
             effort=self._forecaster.effort,
             previous_response=plan.previous_response,
             off=plan.off,
+            temperature=_OTHER_TEMPERATURE if otherwise else None,
+            repeat=_OTHER_PENALTY if otherwise else 1.0,
             veto=self._veto,
         )
         call_id, self._number = ledger.begin_call(
@@ -146,16 +164,17 @@ class Caller:
         )
         self._emit(events.CallStarted(self._number, expected.total, expected.usage, expected.usd, purpose))
         stream = _Stream(self._clock)
+        guard = RepetitionGuard() if self._guards else None
 
         def settle(status: str, reply: Block | None = None) -> CallOutcome:
             outcome = self._outcome(status, stream)
             place = None
             if reply is not None and aside is None:
                 place = (session.id, session.epoch, session.prompt.length, reply)
-            if outcome.usage.cache_read is not None or status == "done":  # the provider began to answer
+            if outcome.usage.cache_read is not None or status in ANSWERED:  # the provider began to answer
                 verdict, entries = self._forecaster.audit(plan, outcome.usage, stream.diagnosis)
                 outcome = replace(outcome, verdict=verdict, entries=entries)
-            keep = status != "done" and aside is None
+            keep = status not in ANSWERED and aside is None
             ledger.finish_call(call_id, outcome, reply=place, keep_draft=keep, counted=self._unrecorded)
             self._unrecorded = []
             bill.add(outcome, counts=aside is None)
@@ -167,6 +186,10 @@ class Caller:
                     stream.take(event)
                     if aside is None or isinstance(event, base.Prefill):
                         self._pass_on(event, call_id, stream)
+                    if guard is not None and (circle := guard.take(event)) is not None:
+                        stream.cut(circle.good)
+                        self._emit(events.Notice(circle.notice))
+                        break  # which closes the stream: nothing more is generated, or billed
             if stream.finished is None:
                 raise BackendError(ErrorKind.PROTOCOL, "The reply ended without its last event.", retriable=True)
         except BackendError:
@@ -178,7 +201,7 @@ class Caller:
 
         block = reply_block(stream.finished.parts)
         kept = block if block.parts else None
-        outcome = settle("done", kept)
+        outcome = settle("cut" if stream.finished.stop is StopReason.REPEATED else "done", kept)
         if kept and aside is None:
             session.prompt = session.prompt.append(kept)
         if outcome.verdict is not None and outcome.verdict.cause is not Cause.IMPLAUSIBLE:
@@ -260,6 +283,11 @@ class _Stream:
                 self.written += len(fragment)
             case base.TextDelta() | base.ThinkingDelta():
                 self._note_first()
+
+    def cut(self, good: str) -> None:
+        """End it here: the reply is the `good` text. What was generated is billed, but nobody tells how much it was."""
+        self.finished = ReplyFinished((Text(good.rstrip()),), StopReason.REPEATED)
+        self.usage = replace(self.usage, output=None, reasoning=None)
 
     def _note_first(self) -> None:
         if self._first is None:

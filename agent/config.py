@@ -27,6 +27,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "compact": ("auto", "off"),
     "kv_type": ("f16", "q8_0", "q4_0"),
     "lookup": ("auto", "off"),
+    "repetition_guard": ("on", "off"),
 }
 _OR_NONE: Final = frozenset({"kv_disk", "gpu_layers", "top_k", "seed"})  # whole numbers that may be 0
 _RANGES: Final[Mapping[str, tuple[float, float]]] = {  # numbers that need not be whole
@@ -171,6 +172,9 @@ class Settings:
     """Whether a summary may take the place of the history when the window is full or carrying it costs more: auto or
     off.
     """
+
+    repetition_guard: str = "on"
+    """Whether a reply that goes round in circles is cut and the model asked again: on or off."""
 
     tree_budget: int = 1500
     """Tokens that the tree of files in the PROJECT layer may take."""

@@ -263,7 +263,8 @@ def _assemble(
         toolbox.forget()
         repository.show_whole(head.whole)
 
-    caller = Caller(parts, forecaster, counter, keeper, coach.veto if coach else None)
+    veto, guard = coach.veto if coach else None, settings.repetition_guard == "on"
+    caller = Caller(parts, forecaster, counter, keeper, veto, guard=guard)
     epochs = Epochs(parts, forecaster, caller, Rewriting(head, spill, settings.compact == "auto", forget))
     limits = Limits(settings.max_turns, settings.max_cost)
     loop = Loop(session, caller, toolbox, keeper, epochs, limits, around.emit, repository)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Final
 
 from agent.database import LedgerError
 from backends.base import Usage
@@ -13,6 +14,9 @@ from context.audit import Verdict
 from context.block import ToolResult
 from context.cachemodel import Entry, Scope
 from context.forecast import Cause, Sent
+
+ANSWERED: Final = ("done", "cut")
+"""How a call ends that gave a reply: the model finished it, or it went round in circles and was cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +116,8 @@ class CallRow:
 
 @dataclass(frozen=True, slots=True)
 class CallOutcome:
-    """What is known of a call when it ends. `status`: done, failed or interrupted. `entries`: what the provider's cache
-    holds now.
+    """What is known of a call when it ends. `status`: done, cut, failed or interrupted. `entries`: what the provider's
+    cache holds now.
     """
 
     status: str

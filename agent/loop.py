@@ -22,7 +22,7 @@ from agent.toolbox import Toolbox
 from backends.base import BackendError, ErrorKind, StopReason
 from context.block import Layer
 from context.layers.command import command_block, notice_block
-from context.layers.history import results_block
+from context.layers.history import CIRCLED, results_block
 from context.notices import Environment, changes, first_notices
 
 _CUT_AT_LIMIT: Final = (
@@ -37,6 +37,7 @@ _GO_ON_FULL: Final = (
 _NO_USE: Final = "Everything so far is kept, but the same request would fail again."
 _FOR_EVER: Final = frozenset({ErrorKind.OVERFLOW, ErrorKind.INVALID})  # the same prompt will fail again
 _MOST_OVERFLOWS: Final = 3
+_MOST_CIRCLES: Final = 2  # in a turn, that are followed by another try
 _MOST_NUDGES: Final = 2  # in a row; a model that needs a third is not getting anywhere
 
 
@@ -110,14 +111,14 @@ class Loop:
         return finished
 
     async def _until_done(self, turn: "_Turn") -> tuple[TurnEnd, str | None]:
-        nudges = 0
+        nudges, circling = 0, False
         while True:
             if (reached := self._limit(turn)) is not None:
                 return TurnEnd.LIMIT, f"{reached} {GO_ON}"
             if not await self._epochs.make_room(turn.environment, turn.bill):
                 return TurnEnd.FAILED, f"The context window is full. {_GO_ON_FULL}"
             try:
-                reply = await self._caller.call(turn.bill)
+                reply = await self._caller.call(turn.bill, otherwise=circling)
             except BackendError as error:
                 if error.kind is ErrorKind.OVERFLOW and await self._make_more_room(turn, error.window):
                     continue
@@ -126,6 +127,13 @@ class Loop:
                 return TurnEnd.FAILED, f"{error} {_NO_USE if error.kind in _FOR_EVER else GO_ON}"
             if reply.block is not None and reply.block.text:
                 turn.text = reply.block.text
+
+            if circling := reply.stop is StopReason.REPEATED:
+                turn.circles += 1
+                if turn.circles > _MOST_CIRCLES:
+                    return TurnEnd.STUCK, f"Stopped: the model's replies go round in circles. {GO_ON}"
+                self._session.append([notice_block(CIRCLED)])
+                continue
 
             if reply.block is not None and (asked := reply.block.tool_calls):
                 async with self._keeper.during("tool", turn.bill):
@@ -174,12 +182,15 @@ class Loop:
 
 @dataclass(slots=True)
 class _Turn:
-    """What a turn has come to. `text`: the last reply's. `overflows`: how often the window was full."""
+    """What a turn has come to. `text`: the last reply's. `overflows`: how often the window was full; `circles`: how
+    many replies went round in circles.
+    """
 
     bill: Bill
     environment: Environment
     text: str = ""
     overflows: int = 0
+    circles: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,13 @@ from agent.ledger import Ledger, SessionBusyError
 from agent.ledger_rows import EpochRow, SessionRow
 from agent.tool_record import NOTHING_SEEN
 from context.block import Block, Role, Text, ToolResult
-from context.layers.history import CUT_REPLY, INTERRUPTED, reply_block, results_block
+from context.layers.history import CIRCLED, CUT_REPLY, INTERRUPTED, reply_block, results_block
 from context.names import show_name
 from context.notices import Environment
 from context.prompt import Prompt
 
 _TITLE_LENGTH = 80
+_TOLD = {"failed": [CUT_REPLY], "interrupted": [CUT_REPLY], "cut": [CIRCLED]}  # of a last call that ended like this
 
 
 @dataclass(slots=True)
@@ -104,7 +105,7 @@ class Session:
         if (
             not last.tool_calls
         ):  # asked of the ledger, because a repair may itself be cut short before its notice is sent
-            return [CUT_REPLY] if self.ledger.last_status(self.id) in ("failed", "interrupted") else []
+            return _TOLD.get(self.ledger.last_status(self.id) or "", [])[:]
         runs = self.ledger.tools.runs(self.id, self.epoch, self.prompt.length - 1)
         results = {run.tool_call: run.result or _interrupted(run.tool_call) for run in runs.values()}
         self.append([results_block(last.tool_calls, results)])

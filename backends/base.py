@@ -21,6 +21,7 @@ class StopReason(StrEnum):
     MAX_OUTPUT = "max_output"  # cut at the output limit
     CONTEXT_FULL = "context_full"  # cut because the context window is full
     REFUSED = "refused"  # the provider or the model declined
+    REPEATED = "repeated"  # cut by us, because it went round in circles; no backend says so
     PAUSED = "paused"  # the provider paused a long turn: send the reply back to go on
 
 
@@ -200,8 +201,9 @@ class Request:
 
     `max_output` in tokens; `effort` of reasoning (None: the model's default, nothing is sent); `previous_response` is
     the id of the last response in this epoch (for miss diagnostics). `off`: cache options that this endpoint has
-    refused, and that are left out. `temperature` (None: the backend's own setting) and `veto` are for backends that
-    draw the tokens themselves; the others pass them over.
+    refused, and that are left out. `temperature` (None: the backend's own setting), `repeat` (the penalty on tokens
+    that the reply has used just now, 1: none) and `veto` are for backends that draw the tokens themselves; the others
+    pass them over.
     """
 
     prompt: Prompt
@@ -211,6 +213,7 @@ class Request:
     previous_response: str | None = None
     off: frozenset[CacheOption] = frozenset()
     temperature: float | None = None
+    repeat: float = 1.0
     veto: Veto | None = None
 
 

@@ -349,6 +349,7 @@ class LlamaBackend:
             return
 
         sampling = self._sampling.seeded(request.prompt.digest, request.temperature)
+        sampling = replace(sampling, repeat=max(sampling.repeat, request.repeat))
         grammar = prompt_grammar(request.prompt)
         lens = Recorder(loaded.weights.piece) if self._lens is not None else None
         drawing = Drawing(

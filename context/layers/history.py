@@ -10,6 +10,10 @@ INTERRUPTED = (
 )
 NOT_RUN = "Not run: the program was stopped before this call."
 CUT_REPLY = "Your last reply was cut off when the program was stopped."
+CIRCLED = (
+    "Your last reply repeated itself over and over, so it was cut where that began. Do not go on with it: "
+    "do the next step, or say what keeps you from it."
+)
 
 
 def reply_block(parts: Iterable[Part]) -> Block:
