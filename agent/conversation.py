@@ -197,14 +197,14 @@ async def open_conversation(
 
         profile = backend.capabilities.profile
         head = make_head(task.directory, profile, settings, folders, redactor, task.files, around.env, today)
-        async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
-            tasks.create_task(counter.start())
-            tasks.create_task(backend.prepare())
-            blocks = None if row else await asyncio.to_thread(head)
         asks = around.asker is not None
         watch = None if task.one_shot else stack.enter_context(_watch(task.directory, around))
         environment = Look(task.directory, settings.mode, asks, versions, around.env, today, watch)
-        told = await asyncio.to_thread(environment)
+        async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
+            tasks.create_task(counter.start())
+            tasks.create_task(backend.prepare())
+            told = await asyncio.to_thread(environment)  # before the head: what comes meanwhile is told with a command
+            blocks = None if row else await asyncio.to_thread(head)
         session = _open_session(ledger, row, blocks or [], task, told, around)
         if row is None or task.fork:
             stack.enter_context(session_lock(folders.data / "locks", session.id))

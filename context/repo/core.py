@@ -132,7 +132,7 @@ def _core_file(root: Path, file: Ranked, budget: int, left: int, cache: Outlines
     source = language_of(file.path.rpartition("/")[2]) is not None
     part = _ANY if not source or file.why == "pinned" else _FULL
     if (whole := _tokens(file.path, text)) <= min(budget // part, left):
-        return CoreFile(file.path, file.why, "full", text, whole)
+        return CoreFile(file.path, file.why, "full", text, whole, digest(data))
     if not source:
         short = _head(text, min(budget // _FULL, left) * 3)
         return CoreFile(file.path, file.why, "head", short, _tokens(file.path, short))
