@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,12 +53,13 @@ class Head:
     def facts(self) -> ProjectFacts:
         """What the snapshot is made of, without secrets."""
         from agent.outline_cache import OutlineCache
+        from agent.outliner import Outliner
 
         with ThreadPoolExecutor(1) as beside:  # two questions to git at once
             recent = beside.submit(self._recent)
             facts = read_project(self.directory, self.today(), self.env, self.own_rules)
         paths = facts.listing.paths
-        with OutlineCache(self.cache) as cache:
+        with closing(Outliner()) as outliner, OutlineCache(self.cache, outliner) as cache:
             listed = digest(os.fsencode("\0".join(paths)))
             core = self._core(facts, listed, recent.result(), cache) if self.files_budget else Core()
             tree = cache.remembered(f"tree {self.tree_budget} {listed}", lambda: render_tree(paths, self.tree_budget))
