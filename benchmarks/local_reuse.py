@@ -20,11 +20,12 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from agent.config import Folders
 from backends.base import BackendError
 from backends.llama.cores import usable_cores
-from backends.llama.decoder import NativeDecoder
+from backends.llama.decoder import ContextOptions, NativeDecoder
 from backends.llama.engine import Engine
 from backends.llama.models import resolve
 from backends.llama.sampling import Sampler, Sampling
 from backends.llama.tool_grammar import REPLY_START, reply_grammar
+from backends.llama.tuning import Tuning
 from backends.llama.weights import Weights
 from context.block import ToolSpec
 
@@ -47,7 +48,8 @@ def main() -> None:
         weights = Weights.load(path)
     except BackendError as error:
         sys.exit(str(error))
-    decoder = NativeDecoder(weights, max(options.lengths) + max(options.appended) + 256, usable_cores())
+    cells = max(options.lengths) + max(options.appended) + 256
+    decoder = NativeDecoder(weights, ContextOptions(cells, Tuning.unmeasured()))
     print(f"{path.name}, {usable_cores()} threads\n")
     reuse(weights, decoder, options.lengths, options.appended)
     print()
@@ -63,13 +65,13 @@ def reuse(weights: Weights, decoder: NativeDecoder, lengths: list[int], appended
         for extra in appended:
             prompt = text(weights, length + extra)
             engine = Engine(decoder)
-            decoder.clear()
             cold, _ = first_token(engine, decoder, prompt)
             warm_runs = []
             for _ in range(REPEATS):
                 engine.prefill(prompt[:length])  # the cache is cut back to where the turn before ended
                 seconds, evaluated = first_token(engine, decoder, prompt)
                 warm_runs.append(seconds)
+            engine.forget()
             warm = statistics.median(warm_runs)
             print(
                 f"{length:>6} {extra:>5} {evaluated:>10} {cold:>8.2f} {warm:>11.3f} {cold / warm:>14.1f} "
@@ -86,15 +88,14 @@ def sampling(weights: Weights, decoder: NativeDecoder) -> None:
         masked = 0
         for seed in range(5):
             engine = Engine(decoder)
-            decoder.clear()
             engine.prefill(prompt)
             with Sampler(weights, Sampling(temperature=0.8, seed=seed), grammar) as sampler:
                 sampler.accept_given(weights.tokenize(REPLY_START).tolist())
                 written = b""
 
-                def draw(sampler: Sampler = sampler, spent: list[float] = spent) -> int:
+                def draw(row: int, sampler: Sampler = sampler, spent: list[float] = spent) -> int:
                     start = time.perf_counter()
-                    token = sampler.sample(decoder.logits())
+                    token = sampler.sample(decoder.logits(row))
                     spent.append((time.perf_counter() - start) * 1000)
                     return token
 
@@ -103,6 +104,7 @@ def sampling(weights: Weights, decoder: NativeDecoder) -> None:
                     if written.endswith(b"}}"):
                         break
                 masked += sampler.masked
+            engine.forget()
         print(f"{name:>12} {statistics.median(spent):>10.2f} {max(spent):>9.2f} {masked:>7}")
 
 

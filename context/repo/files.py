@@ -4,7 +4,7 @@ import os
 import stat
 import subprocess
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -22,6 +22,8 @@ _COMMITS: Final = 30
 # fetches the objects that a partial clone lacks (git 2.39: `git help config`, core.fsmonitor, remote.<name>.uploadpack,
 # core.sshCommand; `git help git`, GIT_ALLOW_PROTOCOL, which no configuration overrides), and what verifies signatures
 # whenever a log is shown (log.showSignature, gpg.program).
+_NOT_CHECKED_OUT: Final = b"S "  # git ls-files -t
+_NO_SUBMODULES: Final = "--ignore-submodules=all"  # each would be looked into
 _NO_FOREIGN_CODE: Final = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
 _NO_FETCHING: Final = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
 
@@ -45,13 +47,18 @@ def list_files(root: Path, env: Mapping[str, str]) -> Listing:
     """The files below `root`: tracked ones that are there and untracked ones that are not ignored. `env`: the
     environment of git.
     """
-    with ThreadPoolExecutor(1) as beside:  # git looks at all folders while we look for what it tracks
-        others = beside.submit(_git_names, root, env, "--others", "--exclude-standard")
-        tracked = _git_names(root, env, "--cached")
-        there = set(_there(os.fsencode(root), tracked or ()))
-    untracked = others.result()
-    if tracked is not None and untracked is not None:
-        return Listing(_decoded(there | set(untracked)), git=True)
+    with ThreadPoolExecutor(2) as beside:  # git looks at all folders and at all files meanwhile
+        others = beside.submit(_git_names, root, env, "ls-files", "--others", "--exclude-standard")
+        # What was deleted or not checked out; also what a link in the place of a folder would lead to: such a link
+        # could lead to any file of the person's.
+        gone = beside.submit(_git_names, root, env, "diff-files", "--name-only", "--diff-filter=D", _NO_SUBMODULES)
+        tagged = _git_names(root, env, "ls-files", "--cached", "-t")
+    untracked, deleted = others.result(), gone.result()
+    if tagged is not None and untracked is not None and deleted is not None:
+        left_out = set(deleted)
+        kept = [name[2:] for name in tagged if not name.startswith(_NOT_CHECKED_OUT) and name[2:] not in left_out]
+        names = sorted(dict.fromkeys(kept + untracked))  # quick: both are sorted already
+        return Listing(tuple(os.fsdecode(b"\0".join(names)).split("\0")) if names else (), git=True)
     folders, complete = _walked(root)
     found = [prefix + name for prefix, names in folders for name in names]
     return Listing(tuple(sorted(found, key=os.fsencode)), git=False, complete=complete)
@@ -75,7 +82,7 @@ def is_ignored(root: Path, folder: Path, env: Mapping[str, str]) -> bool:
 
 def unignored_folders(root: Path, env: Mapping[str, str]) -> list[Path]:
     """The folders below `root` that are not ignored, parents first; those too that hold no files yet."""
-    listed = _git_names(root, env, "--cached", "--others", "--exclude-standard")
+    listed = _git_names(root, env, "ls-files", "--cached", "--others", "--exclude-standard")
     if listed is None:
         return [root / prefix for prefix in sorted(prefix for prefix, _ in _walked(root)[0]) if prefix]
     found: set[str] = set()
@@ -135,46 +142,10 @@ def recent_changes(root: Path, env: Mapping[str, str]) -> dict[str, int]:
     return dict(Counter(name for name in names if name))
 
 
-def _git_names(root: Path, env: Mapping[str, str], *which: str) -> list[bytes] | None:
+def _git_names(root: Path, env: Mapping[str, str], command: str, *which: str) -> list[bytes] | None:
     """None when git is missing, the folder is no repository, or git refuses (another owner, a broken repository)."""
-    listed = _git(root, env, "ls-files", "-z", *which)
+    listed = _git(root, env, command, "-z", *which)
     return None if listed is None else [name for name in listed.split(b"\0") if name]
-
-
-def _decoded(names: AbstractSet[bytes]) -> tuple[str, ...]:
-    return tuple(os.fsdecode(b"\0".join(sorted(names))).split("\0")) if names else ()
-
-
-def _there(root: bytes, names: Iterable[bytes]) -> Iterator[bytes]:
-    """Those of `names` that lie below `root`. Git tracks more: what a person has deleted, or has not checked out.
-
-    What a link leads to does not lie there: put in the place of a folder, it could lead to any file of the person's.
-    One look at each folder is a third of the work of one at each file.
-    """
-    folders: dict[bytes, AbstractSet[bytes]] = {}
-    for name in names:
-        folder, _, own = name.rpartition(b"/")
-        entries = folders.get(folder)
-        if entries is None:
-            entries = folders[folder] = frozenset() if _leads_away(root, folder) else _entries(root, folder)
-        # Where upper and lower case are one, the file may be called otherwise.
-        if own in entries or (entries and os.path.lexists(os.path.join(root, name))):
-            yield name
-
-
-def _leads_away(root: bytes, folder: bytes) -> bool:
-    while folder:
-        if os.path.islink(os.path.join(root, folder)):
-            return True
-        folder = folder.rpartition(b"/")[0]
-    return False
-
-
-def _entries(root: bytes, folder: bytes) -> frozenset[bytes]:
-    try:
-        return frozenset(os.listdir(os.path.join(root, folder)))
-    except OSError:  # not there, or closed to us
-        return frozenset()
 
 
 def _git(root: Path, env: Mapping[str, str], *arguments: str, given: bytes = b"") -> bytes | None:
