@@ -115,7 +115,9 @@ class Conversation:
         await self._wait.enter_async_context(self._keeper.during("idle", self.idle_bill, after))
 
     def prewarm(self) -> None:
-        """Write SYSTEM and PROJECT while the person types the first command, if they are cold."""
+        """Write SYSTEM and PROJECT while the person types the first command, if they are cold. A local model reads all
+        of the session.
+        """
         if self._warming is None:
             self._warming = asyncio.create_task(self._keeper.prewarm(self.idle_bill))
 
@@ -149,7 +151,12 @@ class Conversation:
 
     async def _finish_warming(self) -> None:
         """What is being written is what the turn reads: to send it a second time meanwhile would pay for it twice."""
-        if self._warming is not None:
+        if self._warming is None:
+            return
+        if self._keeper.is_local:  # what it has evaluated stays, and the turn shows how the rest comes along
+            self._warming.cancel()
+            await asyncio.wait([self._warming])
+        else:
             await self._warming
 
     async def _before_cold(self, p_return: float) -> None:
@@ -197,14 +204,14 @@ async def open_conversation(
 
         profile = backend.capabilities.profile
         head = make_head(task.directory, profile, settings, folders, redactor, task.files, around.env, today)
-        async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
-            tasks.create_task(counter.start())
-            tasks.create_task(backend.prepare())
-            blocks = None if row else await asyncio.to_thread(head)
         asks = around.asker is not None
         watch = None if task.one_shot else stack.enter_context(_watch(task.directory, around))
         environment = Look(task.directory, settings.mode, asks, versions, around.env, today, watch)
-        told = await asyncio.to_thread(environment)
+        async with asyncio.TaskGroup() as tasks:  # the SDK or the model file loads while the snapshot is taken
+            tasks.create_task(counter.start())
+            tasks.create_task(backend.prepare())
+            told = await asyncio.to_thread(environment)  # before the head: what comes meanwhile is told with a command
+            blocks = None if row else await asyncio.to_thread(head)
         session = _open_session(ledger, row, blocks or [], task, told, around)
         if row is None or task.fork:
             stack.enter_context(session_lock(folders.data / "locks", session.id))

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 class Head:
     """SYSTEM and PROJECT as they are when called. `own_rules`: a file with the person's own. `pinned`: paths that the
     snapshot shows before others. `cache`: the file of outlines that have been made. `today`: the date.
-    `whole`: the files that the last snapshot shows in full.
+    `whole`: by path (links followed), the digest of each file that the last snapshot shows in full.
     """
 
     directory: Path
@@ -44,7 +45,7 @@ class Head:
     cache: Path
     env: Mapping[str, str]
     today: Callable[[], str]
-    whole: list[Path] = field(default_factory=list)
+    whole: dict[Path, str] = field(default_factory=dict)
 
     def __call__(self) -> list[Block]:
         return [*system_blocks(self.profile, specs(self.profile)), project_block(self.facts(), self.tree_budget)]
@@ -52,17 +53,19 @@ class Head:
     def facts(self) -> ProjectFacts:
         """What the snapshot is made of, without secrets."""
         from agent.outline_cache import OutlineCache
+        from agent.outliner import Outliner
 
         with ThreadPoolExecutor(1) as beside:  # two questions to git at once
             recent = beside.submit(self._recent)
             facts = read_project(self.directory, self.today(), self.env, self.own_rules)
         paths = facts.listing.paths
-        with OutlineCache(self.cache) as cache:
+        with closing(Outliner()) as outliner, OutlineCache(self.cache, outliner) as cache:
             listed = digest(os.fsencode("\0".join(paths)))
             core = self._core(facts, listed, recent.result(), cache) if self.files_budget else Core()
             tree = cache.remembered(f"tree {self.tree_budget} {listed}", lambda: render_tree(paths, self.tree_budget))
-        rules = [self.directory / HOUSE_RULES, self.own_rules]
-        self.whole[:] = rules + [self.directory / file.path for file in core.files if file.form == "full"]
+        self.whole.clear()
+        self.whole.update(facts.rules)
+        self.whole.update({self.directory / file.path: file.digest for file in core.files if file.form == "full"})
         shown = [replace(file, text=self.redact(file.text), path=self.redact(file.path)) for file in core.files]
         return replace(
             facts,

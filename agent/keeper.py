@@ -7,7 +7,7 @@ its price. A turn that arrives cancels a ping in flight.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -73,6 +73,11 @@ class Keeper:
         self._watcher: asyncio.Task[None] | None = None
         self.before_cold: Farewell | None = None
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the model runs here: what it has read costs nothing and has no end."""
+        return self._backend.endpoint == "local"
+
     @asynccontextmanager
     async def during(self, activity: Activity, bill: Bill, after: After = "answer") -> AsyncIterator[None]:
         """Within this context the lease is renewed whenever that pays; leaving it cancels a ping in flight.
@@ -108,12 +113,18 @@ class Keeper:
         return ask
 
     async def prewarm(self, bill: Bill) -> None:
-        """Write SYSTEM and PROJECT before the first turn needs them. Nothing is sent when they are warm already."""
+        """Write SYSTEM and PROJECT before the first turn needs them. Nothing is sent when they are warm already.
+
+        A local model evaluates all that the session has, as far as that is nowhere; the turn tells what it fails at.
+        """
         now = self._clock.now()
+        if self.is_local:
+            with suppress(BackendError):
+                await self._backend.warm(self._request(self._forecaster.plan(now)))
+            return
         plan = self._forecaster.head(now)
-        to_write = (plan.forecast.usage.cache_write or 0) > 0 or self._backend.capabilities.cache.kind == "none"
         price = self._price(replace(plan.forecast.usage, output=0))
-        if not to_write or price is None or price > self._budget(bill):
+        if not plan.forecast.usage.cache_write or price is None or price > self._budget(bill):
             return
         try:
             usage = await self._backend.warm(self._request(plan))
@@ -123,7 +134,7 @@ class Keeper:
         except asyncio.CancelledError:
             self._record(plan, now, "prewarm", "cancelled", bill)
             raise
-        if usage is not None and self._backend.capabilities.cache.kind != "none":
+        if usage is not None:
             self._record(plan, now, "prewarm", "done", bill, usage)
 
     def _start(self) -> None:

@@ -5,7 +5,7 @@ It decides nothing about screens.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
 
@@ -87,17 +87,17 @@ class Loop:
         session.turn += 1
         notices = session.repair()
         try:
-            told = session.told
+            await self._epochs.begin_turn(now, turn.bill)
+            told = session.told  # after that: a new head tells what has changed until now
             before = told.files if told.directory == now.directory else None
             news = await asyncio.to_thread(self._repository.news, before, now.files)
-            await self._epochs.begin_turn(now, turn.bill)
         except asyncio.CancelledError:
             self._finish(turn, TurnEnd.INTERRUPTED, "Interrupted before the command was sent: say it again.")
             raise
         if session.prompt.length == session.prompt.head(Layer.PROJECT).length:
             notices += first_notices(now)
-        else:
-            notices += changes(session.told, now) + news.notices
+            told = replace(told, mode=now.mode, asks=now.asks)
+        notices += changes(told, now) + news.notices
         notices += await self._toolbox.begin(command)
         session.append([command_block(command, notices)], told=now, seen=self._toolbox.unrecorded() | news.seen)
         self._repository.settle(news)

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from context.repo.outline import VERSION, Outline
+from context.repo.outline import VERSION, Outline, outline
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS outline (digest TEXT, version TEXT, body BLOB, PRIMARY KEY (digest, version)) WITHOUT ROWID;
@@ -20,20 +20,43 @@ CREATE TABLE IF NOT EXISTS made (key TEXT PRIMARY KEY, body BLOB) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS state (path TEXT PRIMARY KEY, signature TEXT, digest TEXT) WITHOUT ROWID;
 """
 
+_LARGEST = 256 << 20  # bytes; an outline takes about one kilobyte
+
+Make = Callable[[str, bytes], Outline | None]
+
+
+def _connected(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=0.2)
+    try:
+        connection.executescript(_SCHEMA)
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
 
 class OutlineCache:
-    """`path` None: in memory, for this process. A damaged or locked file costs time and nothing else."""
+    """`path` None: in memory, for this process. A locked file costs time and nothing else; one that is damaged or has
+    grown too large is begun anew. `make` makes an outline of the bytes of a file with that name.
+    """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, make: Make = outline) -> None:
+        self.make = make
         self._connection = self._open(path)
 
     def _open(self, path: Path | None) -> sqlite3.Connection:
         if path is not None:
             with suppress(OSError, sqlite3.Error):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                connection = sqlite3.connect(path, timeout=0.2)
-                connection.executescript(_SCHEMA)
-                return connection
+                if path.exists() and path.stat().st_size > _LARGEST:
+                    path.unlink()
+                try:
+                    return _connected(path)
+                except sqlite3.DatabaseError as error:
+                    if isinstance(error, sqlite3.OperationalError):  # locked, a full disk: not its fault
+                        raise
+                    path.unlink()
+                    return _connected(path)
         connection = sqlite3.connect(":memory:")
         connection.executescript(_SCHEMA)
         return connection

@@ -55,12 +55,12 @@ class Repository:
             if (content := self._read(path)) is not None and content.digest == known and content.text is not None:
                 self._versions.keep(known, content.text)
 
-    def show_whole(self, paths: Iterable[Path]) -> None:
-        """The model sees all of these files: the PROJECT layer holds them."""
-        for path in paths:
-            if (content := self._read(path)) is not None and content.text is not None:
-                self._context.seen[path] = content.digest
-                self._versions.keep(content.digest, content.text)
+    def show_whole(self, files: Mapping[Path, str]) -> None:
+        """The model sees all of these files, by path, with these digests: the PROJECT layer holds them. What became of
+        one since is news.
+        """
+        self._context.seen.update(files)
+        self.keep(files)
 
     def show(self, paths: Iterable[str]) -> None:
         """Show the model these files with its next command; relative to the working directory."""
@@ -139,9 +139,10 @@ class Repository:
         """The files that appeared and those that went."""
         if before is None or now is None or before == now:
             return [], []
-        old, new = (set((self._versions.find(key) or "").split("\0")) - {""} for key in (before, now))
-        if not old or not new:  # not kept: there is nothing to compare with
+        kept, found = self._versions.find(before), self._versions.find(now)
+        if kept is None or found is None:  # there is nothing to compare with
             return [], []
+        old, new = (set(text.split("\0")) - {""} for text in (kept, found))
         return sorted(new - old, key=os.fsencode), sorted(old - new, key=os.fsencode)
 
     def _unchanged(self, path: Path, known: str) -> bool:
@@ -149,12 +150,16 @@ class Repository:
         return checked is not None and checked == (_state(path), known)
 
     def _read(self, path: Path) -> _Content | None:
-        """None: it is gone."""
+        """None: it is gone. A link that has taken the place of a file in the repository could lead to any file of the
+        person's: what lies outside has no text.
+        """
         try:
+            if path.is_relative_to(self._context.root) and not path.resolve().is_relative_to(self._context.root):
+                return _Content("", None)
             file = load(path, path.name)
         except FileNotFoundError:
             return None
-        except ToolError:
+        except (ToolError, OSError, RuntimeError):  # RuntimeError: links that form a loop, before Python 3.13
             return _Content("", None) if os.path.lexists(path) else None
         # A second change within the resolution of the file system's clock would leave the same state behind.
         if time.time_ns() - file.stat.st_ctime_ns > _SETTLED_NS:

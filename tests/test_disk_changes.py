@@ -281,3 +281,39 @@ def test_versions_that_nobody_uses_go_and_all_of_them_have_a_limit(tmp_path: Pat
     left = [number for number in range(10) if versions.find(f"{number:02}digest") is not None]
     assert left == [0, 8, 9]
     Versions(tmp_path / "none").prune(now)
+
+
+def test_a_link_in_the_place_of_a_file_shows_nothing_of_what_lies_outside(seen: Seen) -> None:
+    """Checking out a branch can make such a link; it could lead to any file of the person's."""
+    (seen.root / "deep").mkdir()
+    outside = seen.root.parent / "key"
+    for name in ("a.py", "deep/key"):
+        (seen.root / name).write_text("x = 1\n")
+        seen.see(name)
+    outside.write_text("private\n")
+    (seen.root / "a.py").unlink()
+    (seen.root / "a.py").symlink_to(outside)
+    (seen.root / "deep/key").unlink()
+    (seen.root / "deep").rmdir()
+    (seen.root / "deep").symlink_to(seen.root.parent)
+    notices = seen.news().notices
+    assert [notice for notice in notices if "read it again" in notice] == notices[:2]
+    assert "private" not in "".join(notices)
+
+
+def test_in_a_folder_that_was_empty_new_files_are_told_and_so_is_that_all_are_gone(seen: Seen) -> None:
+    assert seen.news().notices == []
+    (seen.root / "a.py").write_text("x")
+    assert seen.news().notices == ["New files (1):\na.py"]
+    (seen.root / "a.py").unlink()
+    assert seen.news().notices == ["Files that are gone (1):\na.py"]
+
+
+def test_what_changed_since_the_snapshot_was_taken_is_told(seen: Seen) -> None:
+    path = seen.root / "a.py"
+    path.write_text("one\n")
+    digest = load(path, "a.py").digest
+    path.write_text("two\n")
+    seen.repository.show_whole({path: digest})
+    assert seen.news().notices[0].startswith("a.py has changed since you saw it")
+    assert path not in seen.context.seen, "writing it is refused until it has been read"

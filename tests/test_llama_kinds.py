@@ -18,9 +18,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from backends.llama.decoder import BATCH, SNAPSHOTS, ContextOptions, NativeDecoder
+from backends.llama.decoder import SNAPSHOTS, ContextOptions, NativeDecoder
 from backends.llama.engine import Engine, Prefilled, StoppedError
 from backends.llama.kv_store import KvStore, Model
+from backends.llama.tuning import BATCH, Tuning
 from backends.llama.weights import Kind, Weights
 
 pytest_plugins = ["tiny_models"]
@@ -28,6 +29,7 @@ pytest_plugins = ["tiny_models"]
 KINDS = list(Kind)
 CELLS = 1024
 WINDOW = 900  # tokens of one prompt with its reply
+TUNING = Tuning(2, 2)
 
 BOUND = 0.025
 """How far a logit after reuse may be from that of a cold run, as a share of the logits' standard deviation. Batches
@@ -86,7 +88,7 @@ def start(
     weights: Weights, folder: Path | None = None, *, cells: int = CELLS, window: int = WINDOW, exact: bool = False
 ) -> Process:
     """As `backend.py` does it: with as many sequences as the kind is given there."""
-    options = ContextOptions(cells, 2) if weights.kind.rewinds else ContextOptions(cells, 2, SNAPSHOTS)
+    options = ContextOptions(cells, TUNING) if weights.kind.rewinds else ContextOptions(cells, TUNING, SNAPSHOTS)
     decoder = Counting(weights, options)
     store = KvStore(folder, Model("tiny", {}), 1 << 30) if folder is not None else None
     return Process(decoder, Engine(decoder, window, store=store, exact=exact), store)

@@ -1,10 +1,16 @@
 """Outlines of source files: what stands in them per language, and that no bytes do harm."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from context.repo.outline import language_of, outline
+
+ROOT = Path(__file__).parent.parent
 
 SNIPPETS = {
     "a.py": (
@@ -132,3 +138,20 @@ def test_odd_sources_end_in_time(name: str, data: bytes) -> None:
 )
 def test_no_bytes_do_harm(name: str, data: bytes) -> None:
     assert outline(name, data) == outline(name, data)
+
+
+_TAKEN = """
+import resource, sys
+from context.repo.outline import outline
+data = b"\\n".join([b"&/*" * 300] * 66)
+assert outline("a.tsx", b"const a = 1\\n") is not None
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert outline("a.tsx", data) is None
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def test_what_is_no_code_is_given_up_before_it_takes_much_memory() -> None:
+    """60 kB of it took 465 MB, 256 kB of it more than a minute."""
+    told = subprocess.run([sys.executable, "-c", _TAKEN], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    assert int(told) < 250_000, "kB"

@@ -273,3 +273,41 @@ def test_in_another_directory_its_files_are_not_told_as_changes(desk: Desk, serv
     assert f"The working directory is now {other}." in noticed(server)[-1]
     assert "elsewhere.py" not in noticed(server)[-1]
     assert_extends(server.requests[0], server.requests[1])
+
+
+def test_rules_behind_a_link_are_one_file_and_rules_outside_are_never_told(
+    desk: Desk, server: Emulator, tmp_path: Path
+) -> None:
+    rules = desk.repository / "AGENTS.md"
+    rules.rename(desk.repository / "CLAUDE.md")
+    rules.symlink_to("CLAUDE.md")
+    server.play(play([Read("AGENTS.md"), Edit("AGENTS.md", "0. Keep module 0 small.\n", "")]))
+    desk.run("mend it", again=False)
+    server.play(play([]))
+    desk.run("and now?")
+    assert noticed(server) == [], "its own edit"
+    outside = tmp_path / "key"
+    outside.write_text("private 1\n")
+    rules.unlink()
+    rules.symlink_to(outside)
+    desk.run("look", again=False)
+    outside.write_text("private 2\n")
+    desk.run("and now?")
+    assert "private" not in server.requests[-1].raw.decode()
+
+
+async def test_what_changes_before_the_first_command_is_told_with_it(desk: Desk, server: Emulator) -> None:
+    """A chat takes its snapshot when it opens; the person types, and saves a file meanwhile."""
+    around = Surroundings(desk.env, desk.clock, lambda: 0.0, desk.seen.append, NO_DOWNLOADS, None)
+    task = Task("", desk.repository)
+    async with open_conversation(task, desk.settings, desk.folders, around) as conversation:
+        (desk.repository / "AGENTS.md").write_text("Be brief.\n")
+        (desk.repository / "new.py").write_text("x")
+        git(desk.repository, desk.env, "checkout", "-q", "-b", "other")
+        await conversation.turn("look")
+        told = "\n".join(noticed(server))
+        assert "AGENTS.md has changed since you saw it" in told
+        assert "New files (1):\nnew.py" in told
+        assert "Git is now on branch other." in told
+        await conversation.turn("and now?")
+    assert "\n".join(noticed(server)) == told

@@ -1,7 +1,8 @@
 """PROJECT: what the model knows of the repository from its first token, frozen for an epoch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final, Literal
 
 from context.block import Block, Layer, Role, Text
@@ -18,13 +19,16 @@ _FORMS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class CoreFile:
-    """`why` it was chosen; `form` in which it stands; its `text` and about how many tokens that takes."""
+    """`why` it was chosen; `form` in which it stands; its `text` and about how many tokens that takes. `digest` of the
+    bytes that it was read from.
+    """
 
     path: str
     why: str
     form: Literal["full", "outline", "head"]
     text: str
     tokens: int
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,8 @@ class ProjectFacts:
     """What the snapshot is made of.
 
     `date` is the day the epoch began, as YYYY-MM-DD; `house_rules` the text of AGENTS.md, `own_rules` that of the
-    person's own, `branch` what git has checked out.
+    person's own, `branch` what git has checked out. `rules`: by its path (links followed), the digest of each file that
+    the rules were read from.
     """
 
     platform: str
@@ -52,6 +57,7 @@ class ProjectFacts:
     branch: str | None = None
     core: Core = field(default_factory=Core)
     tree: str | None = None  # rendered; None: it is to be
+    rules: Mapping[Path, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

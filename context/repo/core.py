@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 from context.canonical import digest
 from context.layers.project import Core, CoreFile
-from context.repo.outline import Outline, language_of, outline
+from context.repo.outline import Outline, language_of
 from context.repo.rank import Ranked, is_telling, mentions, named_in, rank
 
 _MOST_PARSED: Final = 500  # source files; in larger repositories nobody is asked who mentions whom
@@ -28,7 +28,7 @@ _HEADING: Final = re.compile(r"#{1,4} \S")
 
 
 class Outlines(Protocol):
-    """Outlines that have been made before, by content. It saves work, and changes nothing."""
+    """Makes outlines, and has those that have been made before, by content: that saves work, and changes nothing."""
 
     def digest(self, path: Path, signature: Sequence[int]) -> str | None:
         """The digest that the file at `path` had in this state."""
@@ -41,6 +41,10 @@ class Outlines(Protocol):
         ...
 
     def keep(self, digest: str, outline: Outline | None) -> None: ...
+
+    def make(self, name: str, data: bytes) -> Outline | None:
+        """Of the bytes of the file `name`, anew (`context.repo.outline`)."""
+        ...
 
     def remembered(self, key: str, make: Callable[[], str]) -> str:
         """What `make` gives for `key`, which says all that it depends on."""
@@ -132,7 +136,7 @@ def _core_file(root: Path, file: Ranked, budget: int, left: int, cache: Outlines
     source = language_of(file.path.rpartition("/")[2]) is not None
     part = _ANY if not source or file.why == "pinned" else _FULL
     if (whole := _tokens(file.path, text)) <= min(budget // part, left):
-        return CoreFile(file.path, file.why, "full", text, whole)
+        return CoreFile(file.path, file.why, "full", text, whole, digest(data))
     if not source:
         short = _head(text, min(budget // _FULL, left) * 3)
         return CoreFile(file.path, file.why, "head", short, _tokens(file.path, short))
@@ -178,7 +182,7 @@ def _outline(root: Path, path: str, cache: Outlines) -> Outline | None:
     cache.note(whole, signature, key)
     known, found = cache.find(key)
     if not known:
-        found = outline(name, data)
+        found = cache.make(name, data)
         cache.keep(key, found)
     return found
 

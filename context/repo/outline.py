@@ -136,12 +136,12 @@ def _without_macros(source: bytes) -> bytes:
 
 def _parse(parser: Parser, source: bytes) -> Tree | None:
     """None: given up."""
-    left = min(_REPORTS_MIN + len(source) // _BYTES_PER_REPORT, _REPORTS_MAX)
+    reports = 0
 
-    def give_up(_offset: int, _error: bool) -> bool:
-        nonlocal left
-        left -= 1
-        return left < 0
+    def give_up(offset: int, _error: bool) -> bool:
+        nonlocal reports
+        reports += 1  # held against what was read, not against the whole: some takes 2 MB of memory for each
+        return reports > min(_REPORTS_MIN + offset // _BYTES_PER_REPORT, _REPORTS_MAX)
 
     def read(offset: int, _point: Point) -> bytes:
         return source[offset : offset + _PIECE]
