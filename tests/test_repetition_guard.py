@@ -140,7 +140,7 @@ async def test_an_honest_reply_is_left_alone(run: Run) -> None:
 def test_the_program_cuts_a_circling_reply_and_what_it_sends_next_extends_the_last_request(
     anthropic_server: Emulator, run_agent: RunAgent, part: Part
 ) -> None:
-    """Rule R1, byte for byte."""
+    """Field report 125: a sentence 400 times, in text and in reasoning. Rule R1, byte for byte."""
     anthropic_server.play([Reply.of(Say(GOOD + " "), part), Reply.of("Fixed.")])
     result = run_agent("run", "--mode", "auto", "Fix the price", env=anthropic_server.env)
     assert (result.returncode, result.stdout) == (0, "Fixed.\n"), result.stderr
