@@ -128,6 +128,11 @@ class Epochs:
             overflowed = False
         return not await self._is_full()
 
+    async def shrink(self, now: Environment, bill: Bill) -> bool:
+        """Make the prompt shorter though it fits, in the middle of a turn. Whether an epoch began."""
+        folded = not self.is_new and await self._fold(Reason.PRESSURE, now, await self._outlook())
+        return folded or await self.compact(now, bill, open_turn=True)
+
     async def compact(self, now: Environment, bill: Bill, *, open_turn: bool = False, refused: bool = False) -> bool:
         """A summary in place of the history: asked for as a suffix of the conversation, which is read from the cache.
 

@@ -22,7 +22,7 @@ from agent.toolbox import Toolbox
 from backends.base import BackendError, ErrorKind, StopReason
 from context.block import Layer
 from context.layers.command import command_block, notice_block
-from context.layers.history import CIRCLED, results_block
+from context.layers.history import BROKEN_CALL, CIRCLED, results_block
 from context.notices import Environment, changes, first_notices
 
 _CUT_AT_LIMIT: Final = (
@@ -34,9 +34,14 @@ _GO_ON_FULL: Final = (
     "Everything so far is kept: compact the session (`agent compact`), go on with a model of a larger window "
     "(--model), or start a new session for what is left."
 )
+_GO_ON_ELSE: Final = (
+    "Everything so far is kept: compact the session (`agent compact`), go on with another model (--model), or ask for "
+    "a smaller step."
+)
 _NO_USE: Final = "Everything so far is kept, but the same request would fail again."
 _FOR_EVER: Final = frozenset({ErrorKind.OVERFLOW, ErrorKind.INVALID})  # the same prompt will fail again
 _MOST_OVERFLOWS: Final = 3
+_MOST_BROKEN_CALLS: Final = 3  # in a row; then the prompt is made shorter, because long ones bring them about
 _MOST_CIRCLES: Final = 2  # in a turn, that are followed by another try
 _MOST_NUDGES: Final = 2  # in a row; a model that needs a third is not getting anywhere
 
@@ -124,7 +129,12 @@ class Loop:
                     continue
                 if (reached := self._limit(turn)) is not None:
                     return TurnEnd.LIMIT, f"{error} {reached} {GO_ON}"
+                if error.kind is ErrorKind.BROKEN_CALL:
+                    if await self._ask_for_whole_call(turn):
+                        continue
+                    return TurnEnd.FAILED, f"{error} {_GO_ON_ELSE}"
                 return TurnEnd.FAILED, f"{error} {_NO_USE if error.kind in _FOR_EVER else GO_ON}"
+            turn.broken_calls = 0
             if reply.block is not None and reply.block.text:
                 turn.text = reply.block.text
 
@@ -139,14 +149,16 @@ class Loop:
                 async with self._keeper.during("tool", turn.bill):
                     results = await self._toolbox.run(asked)
                 self._session.append([results_block(asked, results)])
-                if (stuck := self._toolbox.stuck_on(asked)) is not None:
-                    return TurnEnd.STUCK, f"Stopped: the model keeps calling {stuck.name} with the same result. {GO_ON}"
+                if (stuck := self._toolbox.stuck(asked)) is not None:
+                    return TurnEnd.STUCK, f"Stopped: the model keeps {stuck}. {GO_ON}"
                 nudges = 0
                 continue
 
             if reply.stop is StopReason.CONTEXT_FULL and await self._make_more_room(turn):
                 continue
             verdict = judge(reply)
+            if verdict.end is TurnEnd.DONE and (refusal := self._toolbox.refuse_text(turn.text)) is not None:
+                verdict = Verdict(None, "the model keeps writing its calls into its text.", refusal)
             if verdict.end is TurnEnd.DONE and (objection := self._toolbox.objection()) is not None:
                 self._session.append([notice_block(objection)])
                 self._emit(events.Notice(f"The model is sent back to work: {objection.splitlines()[0]}"))
@@ -169,6 +181,20 @@ class Loop:
             turn.environment, turn.bill, overflowed=True
         )
 
+    async def _ask_for_whole_call(self, turn: "_Turn") -> bool:
+        """When the server could not read the model's tool call: remind the model; after the third in a row shorten the
+        prompt, once in a turn. Whether it is worth another try.
+        """
+        turn.broken_calls += 1
+        if turn.broken_calls >= _MOST_BROKEN_CALLS:
+            if turn.shrunk or not await self._epochs.shrink(turn.environment, turn.bill):
+                return False
+            turn.shrunk, turn.broken_calls = True, 0
+        self._session.ledger.drop_draft(self._session.id)
+        self._session.append([notice_block(BROKEN_CALL)])
+        self._emit(events.Notice("The server could not read the model's tool call: the model is asked for a new one."))
+        return True
+
     def _limit(self, turn: "_Turn") -> str | None:
         limits, bill = self._limits, turn.bill
         if limits.max_turns is not None and bill.calls >= limits.max_turns:
@@ -183,7 +209,8 @@ class Loop:
 @dataclass(slots=True)
 class _Turn:
     """What a turn has come to. `text`: the last reply's. `overflows`: how often the window was full; `circles`: how
-    many replies went round in circles.
+    many replies went round in circles; `broken_calls`: how many replies in a row the server could not read; `shrunk`:
+    whether the prompt was made shorter for that.
     """
 
     bill: Bill
@@ -191,6 +218,8 @@ class _Turn:
     text: str = ""
     overflows: int = 0
     circles: int = 0
+    broken_calls: int = 0
+    shrunk: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,32 +1,27 @@
 """Runs the tool calls of one reply: validate, ask for permission, run, record. Every call gets exactly one result."""
 
 import asyncio
-import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from agent import events
 from agent.clock import Clock
 from agent.house_rules import nested_rules
+from agent.progress import Progress
 from agent.redact import Redactor
 from agent.repository import Repository
 from agent.session import Session
 from agent.tools.arguments import parse_arguments
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
+from agent.tools.written_call import refuse_written_call
 from context.block import ToolCall, ToolResult
 from context.canonical import clean_text
 
 if TYPE_CHECKING:
     from agent.coach import Coach
-
-REPEATS_BEFORE_STOP: Final = 5
-_REPEATED: Final = "(The same call gave the same result before. Do something else.)"
-# Durations and addresses differ from run to run and tell nothing new.
-_NO_NEWS: Final = re.compile(r"\b\d+(?:\.\d+)?(?=\s?m?s\b)|0x[0-9a-f]+")
 
 
 class Gate(Protocol):
@@ -61,14 +56,12 @@ class Toolbox:
         self._clock = clock
         self._coach = coach
         self._repository = repository
-        self._known: set[tuple[str, str, str]] = set()  # every outcome of this turn
-        self._outcomes: Counter[tuple[str, str, str]] = Counter()  # since one of them was new
+        self._progress = Progress()
         self._recorded = dict(context.seen)
 
     async def begin(self, command: str) -> list[str]:
-        """A new turn begins; notices to go with the command. What was done in earlier turns is no loop."""
-        self._known.clear()
-        self._outcomes.clear()
+        """A new turn begins; notices to go with the command."""
+        self._progress.begin_turn()
         notices = [] if self._coach is None else await self._coach.begin(command)
         return [clean_text(self._redact(notice)) for notice in notices]
 
@@ -91,6 +84,7 @@ class Toolbox:
         """Results by call id. Neighbouring calls that only read run side by side, all others one after another."""
         position = self._session.prompt.length - 1
         results: dict[str, ToolResult] = {}
+        self._progress.begin_reply()
         for reads, group in groupby(calls, key=self._only_reads):
             together = list(group)
             if reads and len(together) > 1:
@@ -98,6 +92,7 @@ class Toolbox:
             else:
                 done = [await self._run_one(call, position) for call in together]
             results.update((result.call_id, result) for result in done)
+        self._progress.end_reply()
         return results
 
     async def _side_by_side(self, calls: Sequence[ToolCall], position: int) -> list[ToolResult]:
@@ -108,12 +103,13 @@ class Toolbox:
             raise group.exceptions[0] from group
         return [task.result() for task in running]
 
-    def stuck_on(self, calls: Sequence[ToolCall]) -> ToolCall | None:
-        """The call that gave the same result REPEATS_BEFORE_STOP times while nothing new came up, if any."""
-        tired = {
-            (name, arguments) for (name, arguments, _), count in self._outcomes.items() if count >= REPEATS_BEFORE_STOP
-        }
-        return next((call for call in calls if (call.name, call.arguments) in tired), None)
+    def stuck(self, calls: Sequence[ToolCall]) -> str | None:
+        """What the model keeps doing in vain, now that `calls` have run; None while it gets on."""
+        return self._progress.stuck(calls)
+
+    def refuse_text(self, text: str) -> str | None:
+        """What to tell the model when its reply ends with a call that it only wrote; None for any other reply."""
+        return refuse_written_call(text, (tool.spec for tool in self._tools.values()))
 
     def _only_reads(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
@@ -128,13 +124,8 @@ class Toolbox:
     async def _run_one(self, call: ToolCall, position: int) -> ToolResult:
         output = await self._output(call, position)
         text = clean_text(self._redact(output.text))
-        outcome = (call.name, call.arguments, _NO_NEWS.sub("", text))
-        if outcome not in self._known:
-            self._known.add(outcome)
-            self._outcomes.clear()  # something new was learned: what came before is no loop
-        self._outcomes[outcome] += 1
-        if self._outcomes[outcome] > 1:
-            text = f"{text}\n{_REPEATED}"
+        if (hint := self._progress.note(call, text, failed=output.is_error or output.complains)) is not None:
+            text = f"{text}\n{hint}"
         result = ToolResult(call.id, text, output.is_error)
         seen = dict(self._context.seen)
         news, session = seen.items() - self._recorded.items(), self._session

@@ -123,6 +123,7 @@ class ErrorKind(StrEnum):
     INVALID = "invalid"  # the provider refuses the request as it is
     RATE_LIMIT = "rate_limit"
     OVERLOADED = "overloaded"
+    BROKEN_CALL = "broken_call"  # the server could not read the tool call that its model wrote
     SERVER = "server"  # any other fault on the provider's side
     NETWORK = "network"  # unreachable, or the stream broke
     TIMEOUT = "timeout"

@@ -207,6 +207,8 @@ class CompatibleBackend:
             tail[outer] = {inner: request.effort} if inner else request.effort
         if quirks.affinity_field and CacheOption.KEY not in request.off:
             tail[quirks.affinity_field] = self._affinity(request)
+        if quirks.template:
+            tail["chat_template_kwargs"] = dict(quirks.template)
         try:
             self._body.extend_to(request.prompt)
         except DamagedWireError as error:

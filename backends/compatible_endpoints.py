@@ -62,7 +62,8 @@ class Endpoint:
     epoch, so that its requests reach the server that has the prefix. `max_tokens`, `effort`: the fields' names (dotted:
     nested). `include_usage`: whether to ask for the usage. `call_id_length`: letters and digits that a call's id must
     have. `reasoning`: the field in which a reply's reasoning goes back (None: it does not); `reasoning_required`: a
-    message with calls must have it, even if empty.
+    message with calls must have it, even if empty. `template`: what the server's chat template is told
+    (`chat_template_kwargs`).
 
     Of replies. `read_fields`, `miss_field`, `write_fields`: dotted paths in the last chunks; the first that is there
     counts. `reasoning_outside`: tokens of reasoning are not in completion_tokens.
@@ -84,6 +85,7 @@ class Endpoint:
     call_id_length: int | None = None
     reasoning: str | None = None
     reasoning_required: bool = False
+    template: Mapping[str, Any] = field(default_factory=dict)
     read_fields: tuple[str, ...] = ("usage.prompt_tokens_details.cached_tokens",)
     miss_field: str | None = None
     write_fields: tuple[str, ...] = ()
@@ -151,6 +153,7 @@ _KINDS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("read_fields", "write_fields"), "names"),
     "call_id_length": "number",
     "model": "table",
+    "template": "table",
     "families": "tables",
 }
 _WANTED: Final = {

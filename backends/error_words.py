@@ -1,4 +1,5 @@
-"""What the wording of an error means: the prompt is too long, the money is gone, a cache option is refused.
+"""What the wording of an error means: the prompt is too long, the money is gone, a cache option is refused, the model's
+tool call could not be read.
 
 Codes are not enough. Most servers that speak one of the cloud APIs put what happened into a sentence, each in its own
 words. The sentences were collected from public reports and the providers' documentation, 2026-12-01; the tests hold one
@@ -82,6 +83,14 @@ _MONEY_CODES: Final = frozenset(
     }
 )
 
+# A server that parses the model's tool call fails with the whole reply when it cannot. The next one may be right.
+_BROKEN_CALL: Final = _any_of(
+    r"failed to parse tool call arguments",  # llama-server
+    r"error parsing tool call",  # Ollama
+    r"failed to call a function",  # Groq
+)
+_BROKEN_CALL_CODES: Final = frozenset({"tool_use_failed"})  # Groq
+
 
 def too_long(message: str, *codes: str) -> bool:
     """Whether the error says that the prompt does not fit the context window."""
@@ -108,6 +117,11 @@ def money_is_gone(message: str) -> bool:
 def is_money_code(*codes: str) -> bool:
     """Whether a code says that credit or a spending limit is used up."""
     return any(code in _MONEY_CODES for code in codes)
+
+
+def broken_call(message: str, *codes: str) -> bool:
+    """Whether the server could not read the tool call that its model wrote."""
+    return any(code in _BROKEN_CALL_CODES for code in codes) or bool(_BROKEN_CALL.search(message))
 
 
 _OPTIONS: Final = {

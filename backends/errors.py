@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import SplitResult, urlsplit
 
 from backends.base import BackendError, ErrorKind
-from backends.error_words import is_money_code, money_is_gone, named_window, over_a_minute, refused_option, too_long
+from backends.error_words import (
+    broken_call,
+    is_money_code,
+    money_is_gone,
+    named_window,
+    over_a_minute,
+    refused_option,
+    too_long,
+)
 
 if TYPE_CHECKING:
     import httpx2
@@ -329,6 +337,8 @@ def _kind(fault: Fault, *, dated: bool, bare_limit_is_cap: bool) -> ErrorKind:
     if too_long("", *words) or over_a_minute(fault.message):
         return ErrorKind.OVERFLOW
     match kind:
+        case ErrorKind.INVALID | ErrorKind.SERVER if broken_call(fault.message, *words):
+            return ErrorKind.BROKEN_CALL
         case ErrorKind.INVALID | ErrorKind.SERVER if too_long(fault.message):
             return ErrorKind.OVERFLOW
         case ErrorKind.INVALID | ErrorKind.AUTH if money_is_gone(fault.message):
@@ -363,6 +373,8 @@ def _line(kind: ErrorKind, endpoint: Endpoint, told: str) -> str:
             return f"{host} is overloaded: {told}."
         case ErrorKind.TIMEOUT:
             return f"{host} took too long: {told}."
+        case ErrorKind.BROKEN_CALL:
+            return f"{host} could not read the tool call that the model wrote: {told}."
         case ErrorKind.INVALID:
             return f"{host} refused the request: {told}."
         case _:

@@ -140,6 +140,7 @@ def test_a_change_in_the_middle_costs_what_is_behind_it() -> None:
     ids=["recurrent", "window", "full window"],
 )
 def test_a_model_that_cannot_go_back_is_filled_anew(memory: Memory, kept: int) -> None:
+    """Field reports 95 and 103."""
     engine = Engine(memory)
     engine.prefill(tokens(300))
     changed = tokens(290) + tokens(20, 9000)
@@ -293,6 +294,7 @@ def test_what_costs_least_to_rebuild_goes_first() -> None:
 
 
 def test_a_recurrent_model_goes_back_to_where_others_may_go_another_way() -> None:
+    """Field report 95: a state is kept where messages end."""
     memory = Memory(Kind.RECURRENT, most=8)
     engine = Engine(memory)
     head = tokens(200)

@@ -40,6 +40,7 @@ def rendered(source: str, messages: list[dict[str, str]], bos: str = "<s>", eos:
 
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_turn_n_is_a_token_prefix_of_turn_n_plus_1(name: str) -> None:
+    """Field reports 108, 110 and 111."""
     tokenizer = ByteTokenizer()
     prompts = PromptTokens(tokenizer, junctions(TEMPLATES[name]), MemoryWireStore(), "local:test")
     prompt = Prompt.empty().extend([SYSTEM, project("tree"), user("first <|im_end|> command")])

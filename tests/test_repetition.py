@@ -61,6 +61,7 @@ LOOPS = {
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_a_loop_is_noticed_and_the_good_part_kept(name: str) -> None:
+    """Field report 125."""
     unit, most = LOOPS[name]
     found = watch(PREFIX + unit * 2_000 if len(unit) < 50 else PREFIX + unit * 20)
     assert found is not None
@@ -155,6 +156,7 @@ HONEST = {
 
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_repetition_passes(name: str) -> None:
+    """Field report 123."""
     assert watch(HONEST[name]) is None
     assert watch(json.dumps(HONEST[name])) is None, "as the argument of a call"
     assert watch(PREFIX + HONEST[name] + "\n" + HONEST[name]) is None

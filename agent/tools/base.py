@@ -38,13 +38,15 @@ class Access:
 class ToolOutput:
     """`text` goes to the model, already trimmed (rule R8).
 
-    `summary` is one line for the screen. `full` is where the whole output lies.
+    `summary` is one line for the screen. `full` is where the whole output lies. `complains`: it is a failure that says
+    what is wrong, though the tool itself did its work (a command that failed).
     """
 
     text: str
     summary: str
     is_error: bool = False
     full: Path | None = None
+    complains: bool = False
 
 
 class ToolError(Exception):

@@ -101,9 +101,12 @@ def _result(output: _Output, ended: Ended, timeout: int) -> ToolOutput:
     if ended.open_pipe and not ended.timed_out:
         notes.append("[a background process holds the output open; what it writes from now on is lost]")
     text = text.rstrip("\n")
+    complains = bool(ended.code and text.strip())  # a failure without a word may be an answer: nothing was found
     text = "\n".join([text, *notes] if text.strip() else notes)
     lines = output.excerpt.newlines
-    return ToolOutput(text, f"{status}, {lines:,} lines", is_error=ended.timed_out, full=output.excerpt.path)
+    return ToolOutput(
+        text, f"{status}, {lines:,} lines", is_error=ended.timed_out, complains=complains, full=output.excerpt.path
+    )
 
 
 def _status(ended: Ended, timeout: int) -> str:

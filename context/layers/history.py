@@ -14,6 +14,10 @@ CIRCLED = (
     "Your last reply repeated itself over and over, so it was cut where that began. Do not go on with it: "
     "do the next step, or say what keeps you from it."
 )
+BROKEN_CALL = (
+    "Your last reply was lost: its tool call could not be read. Write the call anew, with its arguments as one valid "
+    "JSON object; split a long text over several calls."
+)
 
 
 def reply_block(parts: Iterable[Part]) -> Block:
