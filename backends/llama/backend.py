@@ -275,8 +275,9 @@ class LlamaBackend:
     def _context_options(self, weights: Weights, window: int, tuning: Tuning) -> ContextOptions:
         cache = self._cache
         cells = window if cache.exact else window + window // SPARE
-        if cache.memory is not None:
-            room = int(cache.memory / (native.cache_bytes(weights.pointer, 1_024, cache.kv_type) / 1_024))
+        token_bytes = native.cache_bytes(weights.pointer, 1_024, cache.kv_type) / 1_024
+        if cache.memory is not None and token_bytes:  # 0: a recurrent state, which does not grow with the tokens
+            room = int(cache.memory / token_bytes) // native.CELLS_STEP * native.CELLS_STEP
             if room < window:
                 raise BackendError(
                     ErrorKind.LOCAL,
