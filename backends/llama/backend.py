@@ -373,7 +373,7 @@ class LlamaBackend:
         if self._lens is not None and lens is not None:
             told = (len(tokens), prefilled.reused, prefilled.restored, seconds)
             self._lens(Seen(*told, tuple(lens.looks), reader.complete, REPLY_START))
-        parts: tuple[Part, ...] = (*reader.parts, Opaque(self.dialect, pack(drawn)))
+        parts: tuple[Part, ...] = (*reader.parts, Opaque(self.dialect, pack(drawing.kept)))
         reason = self._stop_reason(reader, len(tokens) + len(drawn))
         tell(ReplyFinished(parts, reason))
         if reason is StopReason.END:  # of a turn, after which a person may leave
