@@ -16,7 +16,7 @@ import pytest
 from backends.llama.weights import Kind
 
 WINDOW = 48  # tokens that the layers with a sliding window look back on
-CONTEXT = 4096  # tokens that the files say they were trained for
+CONTEXT = 4096  # tokens that the files say they were trained for, unless told otherwise
 
 _SEED = 20261203
 _WIDTH = 64  # of a token's vector
@@ -48,11 +48,11 @@ PLANS = {
 }
 
 
-def make_model(kind: Kind, path: Path) -> Path:
-    """Write a model of this kind to `path`; always the same bytes."""
+def make_model(kind: Kind, path: Path, context: int = CONTEXT) -> Path:
+    """Write a model of this kind to `path`, which says it was trained for `context` tokens; always the same bytes."""
     plan = PLANS[kind]
     writer = gguf.GGUFWriter(path, plan.architecture)
-    _describe(writer, plan)
+    _describe(writer, plan, context)
     _add_vocabulary(writer)
     for name, values in _tensors(plan, np.random.default_rng(_SEED)).items():
         writer.add_tensor(name, values)
@@ -70,10 +70,10 @@ def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Path]:
     return {kind: make_model(kind, folder / f"{plan.architecture}.gguf") for kind, plan in PLANS.items()}
 
 
-def _describe(writer: gguf.GGUFWriter, plan: Plan) -> None:
+def _describe(writer: gguf.GGUFWriter, plan: Plan, context: int) -> None:
     writer.add_name(f"Tiny {plan.architecture}")
     writer.add_license("Apache-2.0")
-    writer.add_context_length(CONTEXT)
+    writer.add_context_length(context)
     writer.add_embedding_length(_WIDTH)
     writer.add_block_count(len(plan.layers))
     writer.add_feed_forward_length(_HIDDEN)

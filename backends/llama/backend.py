@@ -275,8 +275,9 @@ class LlamaBackend:
     def _context_options(self, weights: Weights, window: int, tuning: Tuning) -> ContextOptions:
         cache = self._cache
         cells = window if cache.exact else window + window // SPARE
-        if cache.memory is not None:
-            room = int(cache.memory / (native.cache_bytes(weights.pointer, 1_024, cache.kv_type) / 1_024))
+        token_bytes = native.cache_bytes(weights.pointer, 1_024, cache.kv_type) / 1_024
+        if cache.memory is not None and token_bytes:  # 0: a recurrent state, which does not grow with the tokens
+            room = int(cache.memory / token_bytes) // native.CELLS_STEP * native.CELLS_STEP
             if room < window:
                 raise BackendError(
                     ErrorKind.LOCAL,
@@ -372,7 +373,7 @@ class LlamaBackend:
         if self._lens is not None and lens is not None:
             told = (len(tokens), prefilled.reused, prefilled.restored, seconds)
             self._lens(Seen(*told, tuple(lens.looks), reader.complete, REPLY_START))
-        parts: tuple[Part, ...] = (*reader.parts, Opaque(self.dialect, pack(drawn)))
+        parts: tuple[Part, ...] = (*reader.parts, Opaque(self.dialect, pack(drawing.kept)))
         reason = self._stop_reason(reader, len(tokens) + len(drawn))
         tell(ReplyFinished(parts, reason))
         if reason is StopReason.END:  # of a turn, after which a person may leave

@@ -17,6 +17,7 @@ from backends.base import Event, ToolCallFinished, Veto
 from backends.llama.drafts import NO_DRAFTS, Drafts
 from backends.llama.engine import Engine, StopRequested
 from backends.llama.lens import Recorder
+from backends.llama.pieces import whole
 from backends.llama.reply import ReplyReader
 from backends.llama.sampling import Sampler
 from backends.llama.tool_grammar import REPLY_START
@@ -70,6 +71,12 @@ class Drawing:
     @property
     def tokens(self) -> "array[int]":
         return array("i", [step.token for step in self._steps])
+
+    @property
+    def kept(self) -> "array[int]":
+        """`tokens` without those of a character that the limit has cut off: it was not told, and no prompt gets it."""
+        tokens = self.tokens
+        return tokens[: whole([self.weights.piece(token) for token in tokens])]
 
     def run(self, limit: int) -> ReplyReader:
         """Draw up to `limit` tokens and tell the events. Raises what Engine and Sampler raise."""

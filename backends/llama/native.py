@@ -27,6 +27,9 @@ from typing import Any, Final
 from backends.base import BackendError, ErrorKind
 
 INSTALL: Final = "pip install '.[local]' (in Keepwarm's checkout)"
+CELLS_STEP: Final = 256
+"""A context has a multiple of so many cells: llama.cpp rounds up what it is asked for."""
+
 _WAIT_POLICY: Final = "OMP_WAIT_POLICY"
 _WARNING: Final = 3  # ggml_log_level: 1 debug, 2 info, 3 warning, 4 error, 5 continues the line before
 

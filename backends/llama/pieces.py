@@ -31,6 +31,14 @@ def groups(pieces: Sequence[bytes]) -> list[Group]:
     return found
 
 
+def whole(pieces: Sequence[bytes]) -> int:
+    """How many of `pieces`, from the first one, end with a whole character: not those of one that is cut off."""
+    found = groups(pieces)
+    if found and _is_cut(b"".join(pieces[found[-1].start :])):
+        return found[-1].start
+    return len(pieces)
+
+
 def decoded(data: bytes) -> str:
     """The text of `data`; bytes that are no UTF-8 as `\\xE7`."""
     return data.decode("utf-8", "backslashreplace")
