@@ -275,16 +275,17 @@ class LlamaBackend:
     def _context_options(self, weights: Weights, window: int, tuning: Tuning) -> ContextOptions:
         cache = self._cache
         cells = window if cache.exact else window + window // SPARE
-        if cache.memory is not None:
-            room = int(cache.memory / (native.cache_bytes(weights.pointer, 1_024, cache.kv_type) / 1_024))
+        sequences = SEQUENCES if weights.kind.rewinds else SNAPSHOTS
+        each = native.cache_bytes(weights.pointer, 1_024, cache.kv_type) / 1_024
+        if cache.memory is not None and each:  # a recurrent state is of one size, whatever it has read
+            room = int(cache.memory / each)
             if room < window:
                 raise BackendError(
                     ErrorKind.LOCAL,
                     f"A context of {window:,} tokens does not fit the memory that its KV cache may take, which holds "
                     f"{room:,} tokens. Raise `kv_memory`, or choose a smaller {CONTEXT_OPTION}.",
                 )
-            cells = room
-        sequences = SEQUENCES if weights.kind.rewinds else SNAPSHOTS
+            cells = min(room, sequences * window)  # it may take so much; more is of no use
         return ContextOptions(cells, tuning, sequences, cache.kv_type)
 
     def _open_store(self, options: ContextOptions) -> KvStore | None:
