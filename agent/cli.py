@@ -15,7 +15,7 @@ import typer
 from agent.cli_cache import cache_app
 from agent.cli_lens import lens_command
 from agent.cli_models import models_app
-from agent.cli_parts import chosen_session, print_json, run_to_end
+from agent.cli_parts import chosen_session, given_text, print_json, run_to_end
 from agent.config import EFFORTS, MODES, Folders, load
 from agent.errors import FAILED, USAGE, UserError
 from backends.base import BackendError
@@ -156,7 +156,7 @@ def _given_files(given: list[str], here: Path) -> tuple[str, ...]:
 
 def _read_prompt(argument: str | None) -> str:
     if argument is not None and argument != "-":
-        return argument
+        return given_text(argument)
     if argument is None and (sys.stdin is None or sys.stdin.isatty()):
         raise UserError('There is no prompt. Nothing was sent. Say what to do: agent run "…"', USAGE)
     if sys.stdin is None:

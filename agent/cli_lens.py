@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from agent.cli_parts import chosen_session, print_json
+from agent.cli_parts import chosen_session, given_text, print_json
 from agent.config import Folders, load
 from agent.errors import INTERRUPTED, USAGE, UserError
 
@@ -56,7 +56,7 @@ def lens_command(
     with ExitStack() as stack:
         stack.callback(terminal.close)
         wires: WireStore = MemoryWireStore()
-        question = Question(prompt or "")
+        question = Question(given_text(prompt or ""))
         if session is not None:
             wires = ledger = stack.enter_context(Ledger.open(folders.ledger))
             call = recorded_call(ledger, chosen_session(ledger, session).id, at)

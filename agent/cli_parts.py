@@ -24,6 +24,11 @@ def chosen_session(ledger: "Ledger", name: str | None) -> "SessionRow":
     return row
 
 
+def given_text(argument: str) -> str:
+    """What a person has typed, as UTF-8 whatever the locale says; what is none of it becomes U+FFFD."""
+    return os.fsencode(argument).decode("utf-8", errors="replace")
+
+
 def print_json(value: object) -> None:
     import json
 

@@ -204,3 +204,42 @@ def test_what_is_kept_is_listed_and_pruned(tmp_path: Path) -> None:
     assert prune(tmp_path, 0) == sum(one.bytes for one in found)
     assert kept(tmp_path) == []
     assert kept(tmp_path / "nowhere") == []
+
+
+def test_a_damaged_count_asks_for_no_memory(tmp_path: Path) -> None:
+    """A head that promises 4 billion tokens, read by a process that may have 2 GB."""
+    with opened(tmp_path) as store:
+        put(store, tokens(100), 0, b"state")
+    (path,) = files(tmp_path)
+    raw = bytearray(path.read_bytes())
+    raw[10:14] = b"\xff" * 4  # the count, behind magic and start
+    path.write_bytes(raw)
+    code = (
+        "import sys, resource; sys.path.insert(0, sys.argv[1])\n"
+        "from array import array; from pathlib import Path\n"
+        "from backends.llama.kv_store import KvStore, Model\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))\n"
+        "store = KvStore(Path(sys.argv[2]), Model('model', {}), 1 << 30)\n"
+        "print(store.find(array('i', range(100)), parts=True).length)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(ROOT), str(tmp_path)], capture_output=True, check=False)
+    assert (done.stdout, done.stderr) == (b"0\n", b"")
+    assert not path.exists()
+
+
+def test_what_is_no_file_of_ours_is_neither_waited_for_nor_removed(tmp_path: Path) -> None:
+    """A pipe where a state would be, and a link to a folder of somebody else."""
+    root, foreign = tmp_path / "kv", tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "about.json").write_text("{}")
+    (foreign / "0000000-notes.kv").write_text("mine")
+    with opened(root) as store:
+        put(store, tokens(100), 0, b"state")
+        (path,) = files(root)
+        path.unlink()
+        os.mkfifo(path)
+        (root / "link").symlink_to(foreign)
+        assert store.find(tokens(100), parts=True).length == 0
+    assert [one.files for one in kept(root)] == [0]
+    assert prune(root, 0) == 0
+    assert sorted(file.name for file in foreign.iterdir()) == ["0000000-notes.kv", "about.json"]

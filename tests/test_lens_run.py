@@ -183,6 +183,15 @@ def test_the_command_shows_both_ways_and_writes_a_page(run_agent: RunAgent, smol
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+def test_a_prompt_is_utf_8_in_every_locale(run_agent: RunAgent, smollm2_path: Path) -> None:
+    model = ("--model", f"local:{smollm2_path}", "--tokens", "1", "--json")
+    known = json.loads(run_agent("lens", "火锅", *model).stdout)["prefill"]["tokens"]
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = run_agent("lens", "火锅", *model, env=plain)
+    assert (done.returncode, json.loads(done.stdout)["prefill"]["tokens"]) == (0, known), done.stderr
+    assert run_agent("lens", "a\udcff", *model).returncode == 0
+
+
 def test_a_call_of_a_session_is_looked_at_as_it_was(
     run_agent: RunAgent, smollm2_path: Path, environment: dict[str, str]
 ) -> None:

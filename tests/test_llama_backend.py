@@ -25,12 +25,14 @@ from backends.base import (
     UsageReported,
 )
 from backends.llama.backend import LlamaBackend
+from backends.llama.loaded import KvOptions
 from backends.llama.sampling import Sampling
+from backends.llama.weights import Kind
 from context.block import Layer, Opaque, Role, Text, ToolCall
 from context.layers.history import results_block
 from context.prompt import Prompt
 
-pytest_plugins = ["local_models"]
+pytest_plugins = ["local_models", "tiny_models"]
 
 
 @pytest.fixture(scope="session")
@@ -268,6 +270,19 @@ async def test_too_little_memory_is_said_before_it_is_taken(smollm2_path: Path, 
         await backend.prepare()
     assert caught.value.kind is ErrorKind.LOCAL
     await backend.aclose()
+
+
+@pytest.mark.parametrize("kind", Kind)
+async def test_a_limit_of_memory_is_kept_by_every_kind_of_model(
+    tiny_models: dict[Kind, Path], trials: Path, kind: Kind
+) -> None:
+    """A generous one is no order to take it all."""
+    for megabytes in (2, 1_000_000_000):
+        backend = local_backend(tiny_models[kind], trials, cache=KvOptions(memory=megabytes * 1_000_000))
+        try:
+            await backend.prepare()
+        finally:
+            await backend.aclose()
 
 
 async def test_a_closed_backend_says_so(smollm2_path: Path, trials: Path) -> None:

@@ -161,6 +161,11 @@ def test_a_reply_begins_behind_reasoning_that_the_template_has_opened() -> None:
         ("{{ messages[-1].content }}", "drops, repeats or moves"),
         ("{{ raise_exception('needs tools') }}", "needs tools"),
         ("{{ ().__class__.__base__.__subclasses__() }}", "unsafe"),
+        ("{% for i in range(1000000000) %}{% endfor %}", "Range too big"),
+        ("{{ 1 / 0 }}", "division by zero"),
+        ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "recursion"),
+        ("{{ 'a' * 1000000000000000000 }}", "MemoryError"),
+        ("{{ cycler() }}", "at least one item"),
     ],
 )
 def test_a_template_that_cannot_be_used_is_refused_in_one_line(source: str, reason: str) -> None:

@@ -31,6 +31,11 @@ def test_a_tuning_is_read_as_it_was_written(tuning: Tuning) -> None:
         "{}",
         '{"threads": 0, "batch_threads": 1, "batch": 128, "flash_attention": null, "draft_cost": null}',
         '{"threads": 1, "batch_threads": 1, "batch": 100000, "flash_attention": null, "draft_cost": null}',
+        '{"threads": 1e999, "batch_threads": 1, "batch": 128, "flash_attention": null, "draft_cost": null}',
+        '{"threads": 1000000, "batch_threads": 1, "batch": 128, "flash_attention": null, "draft_cost": null}',
+        '{"threads": 1, "batch_threads": 1, "batch": 128, "flash_attention": null, "draft_cost": NaN}',
+        '{"threads": 1, "batch_threads": 1, "batch": 128, "flash_attention": null, "draft_cost": -5}',
+        "[" * 100_000,
         '{"threads": null, "batch_threads": 1, "batch": 128, "flash_attention": null, "draft_cost": null}',
     ],
 )

@@ -14,7 +14,8 @@ _PIPE_WIDTH = 160
 
 def report_console() -> Console:
     """A console on standard output."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()  # None: it was closed (`>&-`)
+    return Console(highlight=False, width=None if is_terminal else _PIPE_WIDTH)
 
 
 def print_rows(rows: Iterable[tuple[str, str]]) -> None:

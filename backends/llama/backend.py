@@ -30,26 +30,22 @@ from backends.base import (
     WireStore,
 )
 from backends.llama import native, probe
-from backends.llama.build import build_key
 from backends.llama.chat_template import find_junctions
-from backends.llama.decoder import SEQUENCES, SNAPSHOTS, SPARE, ContextOptions, NativeDecoder
+from backends.llama.decoder import NativeDecoder
 from backends.llama.drawing import Drawing
 from backends.llama.engine import Engine, StoppedError, StopRequested
 from backends.llama.gguf import fingerprint, read_header
-from backends.llama.kv_store import KvStore, Model
 from backends.llama.lens import Recorder, Seen
-from backends.llama.loaded import KvOptions, Loaded
+from backends.llama.loaded import CONTEXT_OPTION, KvOptions, Loaded, context_options
 from backends.llama.reply import ReplyReader
 from backends.llama.sampling import Sampler, Sampling
 from backends.llama.tool_grammar import REPLY_START, prompt_grammar
-from backends.llama.tuning import Tuning
 from backends.llama.weights import Weights
 from backends.llama.wire import PromptTokens, pack
 from context.block import Opaque, Part, ToolCall
 from context.cache_rules import CacheRules
 
 DEFAULT_CONTEXT: Final = 16_384
-CONTEXT_OPTION: Final = "--context"
 _UNKNOWN_CONTEXT: Final = 4_096  # a file that does not say how long its model was trained
 _LEAST_REPLY: Final = 64  # tokens that must be left for a reply
 _LONGEST_REPLY: Final = 2_048  # tokens; a small model that has not come to an end by then is going round in circles
@@ -261,41 +257,16 @@ class LlamaBackend:
                     "conversation. Choose an instruct model, such as those of `agent models list`.",
                 )
             junctions = find_junctions(template, weights.bos_text, weights.eos_text, str(self._path))
-            options = self._context_options(weights, window, tuning)
+            options = context_options(self._cache, weights, window, tuning)
             native.require_memory(weights.pointer, options.cells, self._available_memory, options.kv_type)
             decoder = NativeDecoder(weights, options)
         except BaseException:
             weights.close()
             raise
         prompts = PromptTokens(weights, junctions, self._wires, self.dialect)
-        store = self._open_store(options)
+        store = self._cache.open_store(options, self._name, self._path, self._fingerprint, self._warn)
         engine = Engine(decoder, window, store=store, exact=self._cache.exact)
         self._loaded = Loaded(weights, decoder, engine, prompts, store, tuning)
-
-    def _context_options(self, weights: Weights, window: int, tuning: Tuning) -> ContextOptions:
-        cache = self._cache
-        cells = window if cache.exact else window + window // SPARE
-        token_bytes = native.cache_bytes(weights.pointer, 1_024, cache.kv_type) / 1_024
-        if cache.memory is not None and token_bytes:  # 0: a recurrent state, which does not grow with the tokens
-            room = int(cache.memory / token_bytes) // native.CELLS_STEP * native.CELLS_STEP
-            if room < window:
-                raise BackendError(
-                    ErrorKind.LOCAL,
-                    f"A context of {window:,} tokens does not fit the memory that its KV cache may take, which holds "
-                    f"{room:,} tokens. Raise `kv_memory`, or choose a smaller {CONTEXT_OPTION}.",
-                )
-            cells = room
-        sequences = SEQUENCES if weights.kind.rewinds else SNAPSHOTS
-        return ContextOptions(cells, tuning, sequences, cache.kv_type)
-
-    def _open_store(self, options: ContextOptions) -> KvStore | None:
-        cache = self._cache
-        if cache.folder is None or not cache.quota:
-            return None
-        kind = repr((options.kv_type, options.flash_attention, cache.exact and options.tuning.batch))
-        about = {"model": self._name, "file": str(self._path), "keys and values": options.kv_type}
-        model = Model(build_key(self._fingerprint, kind), about)
-        return KvStore(cache.folder, model, cache.quota, self._warn)
 
     def _unload(self) -> None:
         """In the worker thread."""

@@ -43,6 +43,10 @@ class Junctions:
     merged: str = _MERGED
 
 
+_FAULTS: Final = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RuntimeError, MemoryError)
+"""What a template can make Python raise: it divides by zero, calls itself without end, multiplies a text."""
+
+
 class _TemplateRefusalError(Exception):
     """The template does not render a conversation in a way that can be continued."""
 
@@ -59,13 +63,14 @@ def find_junctions(source: str, bos: str, eos: str, origin: str) -> Junctions:
     try:
         template = _compile(source)
         plain = _junctions(template, bos, eos, system=False)
-    except (TemplateError, _TemplateRefusalError, TypeError, ValueError) as error:
+    except (TemplateError, _TemplateRefusalError, *_FAULTS) as error:
+        reason = str(error).rstrip(".") or type(error).__name__
         raise BackendError(
-            ErrorKind.LOCAL, f"The chat template in {origin} cannot be used: {error}. Choose an instruct model."
+            ErrorKind.LOCAL, f"The chat template in {origin} cannot be used: {reason}. Choose an instruct model."
         ) from error
     try:
         with_system = _junctions(template, bos, eos, system=True)
-    except (TemplateError, _TemplateRefusalError, TypeError, ValueError):
+    except (TemplateError, _TemplateRefusalError, *_FAULTS):
         return plain
     return replace(with_system, open_user=plain.open_user)
 

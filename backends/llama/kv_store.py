@@ -153,7 +153,10 @@ class KvStore:
     def _behind(self, parent: str, start: int) -> Iterator[Segment]:
         prefix = f"{start:07d}-{parent[:_NAME]}-"
         try:
-            names = {entry.name for entry in os.scandir(self._folder) if entry.name.startswith(prefix)}
+            # Only files: to open a pipe is to wait for ever.
+            names = {
+                entry.name for entry in os.scandir(self._folder) if entry.name.startswith(prefix) and entry.is_file()
+            }
         except OSError:
             names = set()
         coming = {name: one for name, one in list(self._coming.items()) if name.startswith(prefix)}
@@ -221,7 +224,7 @@ class Kept:
 def kept(root: Path) -> list[Kept]:
     """What is kept under `root`, by model."""
     found = []
-    for folder in sorted(path for path in _entries(root) if path.is_dir()):
+    for folder in sorted(_folders(root)):
         files = [(path, status) for path, status in _states(folder)]
         lengths = [int(path.name[:7]) + (_token_count(path) or 0) for path, _ in files]
         used = max((status.st_mtime for _, status in files), default=None)
@@ -236,9 +239,7 @@ def prune(root: Path, quota: int) -> int:
     """
     files: list[tuple[float, int, int, Path]] = []
     freed = 0
-    for folder in _entries(root):
-        if not folder.is_dir():
-            continue
+    for folder in _folders(root):
         for path in _entries(folder):
             if path.name.startswith(_TEMPORARY) and not _is_alive(path.name):
                 freed += _remove(path)
@@ -250,8 +251,8 @@ def prune(root: Path, quota: int) -> int:
             break
         freed += _remove(path)
         total -= size
-    for folder in _entries(root):
-        if folder.is_dir() and {path.name for path in _entries(folder)} <= {_ABOUT}:
+    for folder in _folders(root):
+        if {path.name for path in _entries(folder)} <= {_ABOUT}:
             _remove(folder / _ABOUT)
             with suppress(OSError):
                 folder.rmdir()
@@ -262,7 +263,13 @@ def _states(folder: Path) -> Iterator[tuple[Path, os.stat_result]]:
     for path in _entries(folder):
         if path.name.endswith(_SUFFIX) and path.name[:7].isdecimal():
             with suppress(OSError):
-                yield path, path.stat()
+                if path.is_file():
+                    yield path, path.stat()
+
+
+def _folders(root: Path) -> list[Path]:
+    """Those of models. What a link leads to is not ours to clear."""
+    return [path for path in _entries(root) if path.is_dir() and not path.is_symlink()]
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -273,10 +280,11 @@ def _entries(folder: Path) -> list[Path]:
 
 
 def _about(folder: Path) -> dict[str, str]:
+    path = folder / _ABOUT
     try:
-        told = json.loads((folder / _ABOUT).read_text(encoding="utf-8"))
+        told = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         return {str(name): str(value) for name, value in told.items()}
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return {}
 
 
@@ -285,8 +293,9 @@ def _read_tokens(path: Path, start: int) -> "array[int] | None":
     try:
         with path.open("rb") as file:
             magic, at, count, size, _, checksum = _HEAD.unpack(file.read(_HEAD.size))
-            raw = file.read(4 * count)
+            # Ahead of reading: a damaged count would ask for gigabytes of memory.
             whole = os.fstat(file.fileno()).st_size == _HEAD.size + 4 * count + size
+            raw = file.read(4 * count) if whole else b""
     except FileNotFoundError:
         return None
     except OSError:

@@ -1,15 +1,22 @@
 """A model in memory with all that belongs to it, and the options that its KV states are kept by."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from backends.llama.decoder import NativeDecoder
+from backends.base import BackendError, ErrorKind
+from backends.llama import native
+from backends.llama.build import build_key
+from backends.llama.decoder import SEQUENCES, SNAPSHOTS, SPARE, ContextOptions, NativeDecoder
 from backends.llama.drafts import NO_DRAFTS, Drafts, PromptLookup, pays
 from backends.llama.engine import Engine
-from backends.llama.kv_store import KvStore
+from backends.llama.kv_store import KvStore, Model
 from backends.llama.tuning import Tuning
 from backends.llama.weights import Weights
 from backends.llama.wire import PromptTokens
+
+CONTEXT_OPTION: Final = "--context"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,35 @@ class KvOptions:
     kv_type: str = "f16"
     exact: bool = False
     lookup: bool = True
+
+    def open_store(
+        self, context: ContextOptions, name: str, path: Path, fingerprint: str, warn: Callable[[str], None]
+    ) -> KvStore | None:
+        """Where the states of a model are kept, `name` of the file at `path`, for a context like this; None: nowhere."""
+        if self.folder is None or not self.quota:
+            return None
+        kind = repr((context.kv_type, context.flash_attention, self.exact and context.tuning.batch))
+        about = {"model": name, "file": str(path), "keys and values": context.kv_type}
+        return KvStore(self.folder, Model(build_key(fingerprint, kind), about), self.quota, warn)
+
+
+def context_options(cache: KvOptions, weights: Weights, window: int, tuning: Tuning) -> ContextOptions:
+    """A context for prompts of up to `window` tokens. Raises BackendError (LOCAL) where they do not fit the memory that
+    `cache` allows.
+    """
+    sequences = SEQUENCES if weights.kind.rewinds else SNAPSHOTS
+    cells = window if cache.exact else window + window // SPARE
+    token_bytes = native.cache_bytes(weights.pointer, 1_024, cache.kv_type) / 1_024
+    if cache.memory is not None and token_bytes:  # a recurrent state is of one size, whatever it has read
+        room = int(cache.memory / token_bytes) // native.CELLS_STEP * native.CELLS_STEP
+        if room < window:
+            raise BackendError(
+                ErrorKind.LOCAL,
+                f"A context of {window:,} tokens does not fit the memory that its KV cache may take, which holds "
+                f"{room:,} tokens. Raise `kv_memory`, or choose a smaller {CONTEXT_OPTION}.",
+            )
+        cells = min(room, sequences * window)  # it may take so much; more is of no use
+    return ContextOptions(cells, tuning, sequences, cache.kv_type)
 
 
 @dataclass(frozen=True, slots=True)

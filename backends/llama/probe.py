@@ -49,7 +49,7 @@ def require_trial(
         return Tuning.unmeasured()  # `native.library` says what to install
     options = ("all" if gpu_layers is None else str(gpu_layers), kv_type)
     note = None if state is None else state / f"trial-{build_key(fingerprint, *options)}"
-    if note is not None:
+    if note is not None and note.is_file():
         with contextlib.suppress(OSError, ValueError):  # none yet, or one of an earlier release
             return Tuning.from_json(note.read_text())
     announce("Measuring once how this machine runs the model best. It takes some seconds.")
@@ -90,6 +90,12 @@ def _failure(path: Path, status: int, output: str, errors: str) -> BackendError:
         how = signal.Signals(-status).name
     except ValueError:
         how = f"status {status}"
+    if how == "SIGKILL":  # nothing does that to itself
+        return BackendError(
+            ErrorKind.LOCAL,
+            f"A trial run of llama.cpp with {path} was killed from outside (SIGKILL), most likely because memory ran "
+            "out. This session is not affected. Close other programs, or choose a smaller model, and try again.",
+        )
     said = next((line.strip() for line in errors.splitlines() if "GGML_ASSERT" in line), "")
     return BackendError(
         ErrorKind.LOCAL,

@@ -1,6 +1,7 @@
 """What a machine runs a model fastest with: threads, batch size, flash attention, and what guesses cost."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Final, Self, TypeVar
@@ -13,6 +14,7 @@ cores with a model of 1.5B, and cost 6 % of the speed of 512 (measured 2026-12-0
 """
 
 BATCHES: Final = (BATCH, 256, 512)
+_MOST_THREADS: Final = 512  # llama.cpp ends the process that asks for more (GGML_MAX_N_THREADS)
 _Option = TypeVar("_Option")
 _SAME: Final = 0.05  # as a share: what differs by less than that is equal
 
@@ -41,11 +43,12 @@ class Tuning:
             fields = json.loads(text)
             flash, cost = fields["flash_attention"], fields["draft_cost"]
             threads, batch_threads, batch = (int(fields[name]) for name in ("threads", "batch_threads", "batch"))
-            if min(threads, batch_threads) < 1 or batch not in BATCHES:
+            cost = None if cost is None else float(cost)
+            known = all(1 <= number <= _MOST_THREADS for number in (threads, batch_threads)) and batch in BATCHES
+            if not known or not (cost is None or 0 < cost < math.inf):
                 raise ValueError(f"{text} is nothing to run with")
-            flash = None if flash is None else bool(flash)
-            return cls(threads, batch_threads, batch, flash, None if cost is None else float(cost))
-        except (TypeError, KeyError) as error:
+            return cls(threads, batch_threads, batch, None if flash is None else bool(flash), cost)
+        except (TypeError, KeyError, OverflowError, RecursionError) as error:
             raise ValueError(f"no tuning: {error}") from error
 
     def to_json(self) -> str:
