@@ -39,7 +39,7 @@ class KvOptions:
     def open_store(
         self, context: ContextOptions, name: str, path: Path, fingerprint: str, warn: Callable[[str], None]
     ) -> KvStore | None:
-        """Where the states of a model are kept, `name` of the file at `path`, for a context like this; None: nowhere."""
+        """Where the states of the model `name` are kept for a context like this; None: nowhere."""
         if self.folder is None or not self.quota:
             return None
         kind = repr((context.kv_type, context.flash_attention, self.exact and context.tuning.batch))
