@@ -39,6 +39,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, help=f"a GGUF file (default: {DEFAULT})")
     parser.add_argument("--samples", type=int, default=1_000)
+    parser.add_argument("--first", type=int, default=0, help="number of the first sample")
     parser.add_argument("--longest", type=int, default=120, help="tokens of a reply")
     options = parser.parse_args()
     path = options.model or resolve(DEFAULT, Folders.find(os.environ).models).path
@@ -55,13 +56,16 @@ async def main() -> None:
             state=Path(state),
         )
         try:
-            for number in range(options.samples):
+            for number in range(options.first, options.first + options.samples):
                 command = TASKS[number % len(TASKS)].format(number)
                 prompt = head.append(command_block(command))
                 async with aclosing(backend.stream(Request(prompt, max_output=options.longest))) as events:
                     finished = [event async for event in events if isinstance(event, ReplyFinished)][-1]
-                found[what_it_is(finished, tools)] += 1
-                sys.stderr.write(f"\r{number + 1} of {options.samples}: {dict(found)}  ")
+                kind = what_it_is(finished, tools)
+                found[kind] += 1
+                if kind == "wrong":
+                    print(f"sample {number}: {finished}")
+                sys.stderr.write(f"\r{found.total()} of {options.samples}: {dict(found)}  ")
         finally:
             await backend.aclose()
     sys.stderr.write("\n")

@@ -75,6 +75,9 @@ def test_optional_arguments_may_all_be_left_out(smollm2: Weights) -> None:
     ("schema", "right", "wrong"),
     [
         ({"type": "number"}, ["1", "-0.5", "1e-9"], [".5", "1.", "1e", "NaN"]),
+        ({"type": "integer", "minimum": 1}, ["1", "20"], ["0", "-1", "01"]),
+        ({"type": "integer", "minimum": 0}, ["0", "7"], ["-1", "00"]),
+        ({"type": "integer", "minimum": -5}, ["0", "-5"], ["-"]),
         ({"enum": ["a", 2, None]}, ['"a"', "2", "null"], ['"b"', "3"]),
         ({"const": {"x": 1}}, ['{"x":1}'], ['{"x":2}']),
         ({"type": "array", "items": {"type": "integer"}}, ["[]", "[1]", "[1,2, 3]"], ["[,]", '["a"]', "[1,]"]),

@@ -25,7 +25,9 @@ char ::= [^"\\\x00-\x1F] | "\\" (["\\/bfnrt] | "u" unit)
 unit ::= [0-9a-cA-Ce-fE-F] hex hex hex | [dD] [0-7] hex hex
 hex ::= [0-9a-fA-F]
 string ::= "\"" char* "\""
-integer ::= "-"? ("0" | [1-9] [0-9]{0,15})
+positive ::= [1-9] [0-9]{0,15}
+natural ::= "0" | positive
+integer ::= "-"? natural
 number ::= integer ("." [0-9]{1,16})? ([eE] [-+]? [0-9]{1,3})?
 boolean ::= "true" | "false"
 null ::= "null"
@@ -42,7 +44,7 @@ def reply_grammar(tools: Iterable[ToolSpec]) -> str:
     """GBNF for a reply that calls one of `tools`, or answers.
 
     Understood of a schema: `type`, `properties`, `required`, `items`, `minItems`, `maxItems`, `enum`, `const`, `anyOf`,
-    `oneOf`. What else it says is left to the tool's own check of its arguments.
+    `oneOf`; of a `minimum` for integers, whether 0 and negative ones are allowed. What else it says is left to the tool's own check of its arguments.
     """
     grammar = _Grammar()
     calls = [grammar.call(tool.name, tool.schema) for tool in tools if tool.name != ANSWER]
@@ -143,6 +145,8 @@ class _Grammar:
             return self._object(schema)
         if kind == "array":
             return self._array(schema)
+        if kind == "integer" and schema.get("minimum", -1) >= 0:
+            return "positive" if schema["minimum"] >= 1 else "natural"
         return kind if kind in _PLAIN else "value"
 
     def _choice(self, options: Sequence[str]) -> str:
