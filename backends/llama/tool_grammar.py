@@ -44,7 +44,8 @@ def reply_grammar(tools: Iterable[ToolSpec]) -> str:
     """GBNF for a reply that calls one of `tools`, or answers.
 
     Understood of a schema: `type`, `properties`, `required`, `items`, `minItems`, `maxItems`, `enum`, `const`, `anyOf`,
-    `oneOf`; of a `minimum` for integers, whether 0 and negative ones are allowed. What else it says is left to the tool's own check of its arguments.
+    `oneOf`; of an integer's `minimum`, whether 0 and negative ones are allowed. What else it says is left to the tool's
+    own check of its arguments.
     """
     grammar = _Grammar()
     calls = [grammar.call(tool.name, tool.schema) for tool in tools if tool.name != ANSWER]
