@@ -7,7 +7,10 @@ from typing import Any
 
 from backends.base import Event, MemoryWireStore, Prefill, ReplyFinished, Request, Usage, UsageReported
 from backends.llama.backend import LlamaBackend
+from backends.llama.build import build_key
+from backends.llama.gguf import fingerprint
 from backends.llama.sampling import Sampling
+from backends.llama.tuning import Tuning
 from context.block import Block, Layer, Part, Role, Text, ToolCall, ToolResult, ToolSpec
 from context.layers.command import command_block
 from context.layers.history import reply_block
@@ -80,6 +83,12 @@ def plain(command: str) -> Prompt:
 def local_backend(path: Path, state: Path, **options: Any) -> LlamaBackend:
     options = {"context": 2048, "sampling": Sampling(seed=7), **options}
     return LlamaBackend(path, name="local/test", wires=options.pop("wires", MemoryWireStore()), state=state, **options)
+
+
+def note_trial(path: Path, state: Path, tuning: Tuning) -> None:
+    """As if this machine had been measured with the model: figures that chance has a part in change the last digits."""
+    state.mkdir(exist_ok=True)
+    (state / f"trial-{build_key(fingerprint(path), 'all', 'f16')}").write_text(tuning.to_json())
 
 
 async def collect(stream: AsyncIterator[Event]) -> list[Event]:

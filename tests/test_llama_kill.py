@@ -16,10 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from llama_support import note_trial
 from tiny_models import make_model
 
-from backends.llama.build import build_key
-from backends.llama.gguf import fingerprint
 from backends.llama.tuning import Tuning
 from backends.llama.weights import Kind
 
@@ -83,10 +82,8 @@ class Program:
         return Answer([(call["output"],), *said], call["cache_read"], told + errors.splitlines())
 
     def note_trial(self) -> None:
-        """As if the machine had been measured: figures that chance has a part in would change the last digits."""
-        note = self.home / "trials" / f"trial-{build_key(fingerprint(self.model), 'all', 'f16')}"
-        note.parent.mkdir(exist_ok=True)
-        note.write_text(Tuning(2, 2).to_json())
+        """So that all runs are run the same way."""
+        note_trial(self.model, self.home / "trials", Tuning(2, 2))
 
     def states(self) -> list[Path]:
         return sorted(self.home.rglob("*.kv"))

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from llama_support import Turn, local_backend, plain, take_turn, user
+from llama_support import Turn, local_backend, note_trial, plain, take_turn, user
 
 from backends.llama import native
 from backends.llama.decoder import ContextOptions, NativeDecoder
 from backends.llama.engine import Engine
 from backends.llama.loaded import KvOptions
+from backends.llama.tuning import Tuning
 from backends.llama.weights import Kind
 from context.prompt import Prompt
 
@@ -29,7 +30,7 @@ CONTEXT = 2_048
 LONGEST = 1_400  # tokens of a session that goes on
 TURNS, SETTLED = 500, 100
 MOST_GROWTH = 20_000_000  # bytes
-BOUND = 0.025  # of a logit, as a share of the logits' standard deviation (test_llama_kinds.py); measured: 0.001
+BOUND = 0.01  # of a logit, as a share of the logits' standard deviation; measured 2026-12-03: 0.001
 
 
 class Counter:
@@ -101,6 +102,8 @@ class Branches:
 async def test_500_turns_with_forks_stay_within_memory_and_disk(tiny_models: dict[Kind, Path], tmp_path: Path) -> None:
     folder = tmp_path / "kv"
     cache = KvOptions(memory=MEMORY, folder=folder, quota=QUOTA)
+    # Without flash attention, which rounds so much more (0.03 over such a session) that small mistakes would not show.
+    note_trial(tiny_models[Kind.ATTENTION], tmp_path, Tuning(2, 2, flash_attention=False))
     backend = local_backend(tiny_models[Kind.ATTENTION], tmp_path, cache=cache, context=CONTEXT)
     loaded = await backend.loaded()
     assert loaded.store is not None
