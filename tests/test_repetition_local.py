@@ -24,6 +24,10 @@ from context.layers.history import CIRCLED, reply_block
 pytest_plugins = ["local_models"]
 
 SENTENCE = "I will check the file again. "
+PARAGRAPH = (
+    "The function reads each line of the file, splits it at the comma and adds the second part to the sum. "
+    "When the line is empty it goes on with the next one, and at the end it returns the sum. "
+)
 
 
 @pytest.fixture
@@ -32,12 +36,15 @@ def run(tmp_path: Path) -> Iterator[Run]:
         yield Run(tmp_path, ledger)
 
 
+@pytest.mark.parametrize(("period", "most"), [(SENTENCE, 400 + 3 * len(SENTENCE)), (PARAGRAPH, 4 * len(PARAGRAPH))])
 async def test_a_tiny_model_that_circles_is_cut_and_its_next_prompt_extends_the_last(
-    run: Run, smollm2_path: Path, tmp_path: Path
+    run: Run, smollm2_path: Path, tmp_path: Path, period: str, most: int
 ) -> None:
-    """With real inference: SmolLM2 is shown replies that circle, and goes on like them."""
+    """With real inference: SmolLM2 is shown replies that circle, and goes on like them. It is cut within the period
+    that follows the third, or where a short one has been said for 400 characters.
+    """
     backend = local_backend(smollm2_path, tmp_path, wires=run.ledger, context=1_024)
-    pattern = reply_block([Text(SENTENCE * 12)])
+    pattern = reply_block([Text(period * (12 if period == SENTENCE else 6))])
     run.session.append([command_block("What will you do?"), pattern, command_block("And then?"), pattern])
     run.session.append([command_block("And then?")])
     free = Decimal(0)
@@ -47,9 +54,9 @@ async def test_a_tiny_model_that_circles_is_cut_and_its_next_prompt_extends_the_
     sent = run.session.prompt
     try:
         reply = await caller.call(Bill())
-        assert (reply.stop, reply.block and reply.block.text) == (StopReason.REPEATED, SENTENCE.strip())
+        assert (reply.stop, reply.block and reply.block.text) == (StopReason.REPEATED, period.strip())
         said = "".join(event.text for event in run.events if isinstance(event, events.TextDelta))
-        assert len(said) <= 400 + 3 * len(SENTENCE)
+        assert len(said) <= most
 
         run.session.append([notice_block(CIRCLED)])
         first = [event.total for event in run.events if isinstance(event, events.PrefillProgress)][-1]
