@@ -204,6 +204,7 @@ HONEST = {
     "something works in between": [[f"{REFUSED} 0"], ["true"], [f"{REFUSED} 1"], ["date +%N"], [f"{REFUSED} 2"]],
     "another error in between": [[f"{REFUSED} 0"], [f"{REFUSED} 1"], ["echo no; exit 1"], [f"{REFUSED} 2"]],
     "nothing was found": [[f"grep {word} *"] for word in ("price", "tax", "total", "sum")],
+    "beside what works": [[f"{REFUSED} {number}", f"echo {number}"] for number in range(4)],
     "all in one reply": [[f"{REFUSED} {number}" for number in range(5)]],
 }
 
