@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from agent.bill import Pricing
     from backends.catalog import ModelInfo
 
+_MOST_GB: Final = 1e9  # more than any disk has; infinity is no whole number
+
 cache_app: Final = typer.Typer(help="The prompt cache: what it did, and why not more.", no_args_is_help=True)
 
 
@@ -105,7 +107,7 @@ def prune_command(
     from backends.llama.kv_store import prune
     from backends.llama.models import megabytes
 
-    freed = prune(Folders.find(os.environ).kv, int(keep * 1_000_000_000))
+    freed = prune(Folders.find(os.environ).kv, int(min(keep, _MOST_GB) * 1_000_000_000))
     sys.stdout.write(f"{megabytes(freed)} freed.\n")
 
 

@@ -29,6 +29,7 @@ _NUMBERED: Final = 1_500
 
 _NUMBER: Final = "\0"  # stands for any number that stands free
 _MARKS: Final = re.compile(r"[|{}\[\]<>=;\"\t]|,\S|    ")  # of code, tables and rows
+_TIME: Final = re.compile(f"{_NUMBER}[-:/]{_NUMBER}")  # a date or a time of day: lines with one are a log
 _BOX: Final = re.compile("[\u2500-\u25ff]")  # lines and blocks that pictures are drawn with
 _PROSE_SHARE: Final = 0.8  # of letters and spaces in prose
 _LEAST_WORDS: Final = 3  # on a line of prose with numbers; `name: 12` is no prose
@@ -201,7 +202,7 @@ def _is_numbered_prose(unit: str) -> bool:
 
     Scripts without spaces have them in their characters.
     """
-    if _NUMBER not in unit or not _is_prose(unit):
+    if _NUMBER not in unit or _TIME.search(unit) or not _is_prose(unit):
         return False
     if any(char.isalpha() and not char.isascii() for char in unit):
         return True

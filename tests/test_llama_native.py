@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,22 @@ async def test_a_crash_in_native_code_ends_a_child_and_is_explained(smollm2_path
         assert "crashed (SIGSEGV)" in message(caught)
         assert "--no-cache-dir llama-cpp-python" in message(caught)
     await backend.aclose()
+
+
+def test_a_trial_that_nobody_waits_for_any_more_is_ended(
+    smollm2_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "_CHILD", "import time; time.sleep(100)")
+    begun = time.monotonic()
+    with pytest.raises(BackendError, match="stopped"):
+        probe.require_trial(smollm2_path, fingerprint(smollm2_path), tmp_path, stop=lambda: True)
+    assert time.monotonic() - begun < 10
+
+
+def test_a_trial_that_was_killed_is_no_fault_of_the_build(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "_CHILD", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(BackendError, match="memory ran out"):
+        probe.require_trial(smollm2_path, fingerprint(smollm2_path), None)
 
 
 def test_a_trial_that_succeeded_is_not_repeated(

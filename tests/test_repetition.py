@@ -117,6 +117,7 @@ LICENCE = (
 WORDS = ["amount", "balance", "city", "date", "email", "first", "group", "height", "joined", "key", "last", "member"]
 
 HONEST = {
+    "a log": "".join(f"2026-12-03 10:{n // 60:02}:{n % 60:02} INFO worker {n} has started\n" for n in range(300)),
     "eight like edits": "".join(f"I changed `{a}.py`: the import of `old` is now one of `new`.\n" for a in WORDS[:8]),
     "twenty numbered findings": "".join(f"- Line {n}: removed trailing whitespace.\n" for n in range(3, 63, 3)),
     "table": "| a | b | c |\n|---|---|---|\n" + "".join(f"| {a} | {b} | yes |\n" for a in WORDS for b in "xyz"),

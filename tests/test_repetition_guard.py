@@ -76,7 +76,7 @@ async def test_of_a_reply_with_nothing_good_nothing_is_kept(run: Run) -> None:
 async def test_a_local_model_draws_its_next_reply_otherwise_and_only_that(run: Run) -> None:
     await run.turn(circling("text"), called(ToolCall("1", "find", '{"pattern":"*"}')), said("Done."))
     asked = [(request.temperature, request.repeat > 1) for request in run.backend.requests]
-    assert asked == [(None, False), (0.7, True), (None, False)]
+    assert asked == [(None, False), (0.7, True), (None, False)], "None: that of the settings"
 
 
 async def test_a_third_circle_in_a_turn_ends_it(run: Run) -> None:

@@ -244,6 +244,7 @@ class LlamaBackend:
             gpu_layers=self._gpu_layers,
             kv_type=self._cache.kv_type,
             announce=self._warn,
+            stop=lambda: self._closed,
         )
         if self._threads is not None:
             tuning = replace(tuning, threads=self._threads, batch_threads=self._threads)

@@ -7,7 +7,7 @@ the markers are the junctions: strings that depend only on which role follows wh
 junctions, and turn n+1 continues turn n whatever the template does.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +21,7 @@ _SYSTEM: Final = "KwSystemMarker"
 _FIRST: Final = "KwFirstMarker"
 _REPLY: Final = "KwReplyMarker"
 _SECOND: Final = "KwSecondMarker"
+_MOST_NUMBERS: Final = 100_000
 _MERGED: Final = "\n\n"
 
 Message = Mapping[str, str]
@@ -126,11 +127,27 @@ def _compile(source: str) -> "Template":
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
     )
     environment.globals["raise_exception"] = _refuse
+    environment.globals["range"] = _bounded_range()
     if "strftime_now is defined" not in source:
         # The system text knows no date (rule R3); the day of the epoch is in PROJECT. Templates that can do without a
         # date do so, the others get one that never changes.
         environment.globals["strftime_now"] = lambda _format: "26 Jul 2024"
     return environment.from_string(source)
+
+
+def _bounded_range() -> Callable[..., range]:
+    """`range`, with so many numbers in all that loops inside loops come to an end."""
+    left = _MOST_NUMBERS
+
+    def bounded(*bounds: int) -> range:
+        nonlocal left
+        numbers = range(*bounds)
+        left -= len(numbers)
+        if left < 0:
+            raise _TemplateRefusalError("its loops have no end")
+        return numbers
+
+    return bounded
 
 
 def _refuse(message: str) -> Any:

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from array import array
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +26,7 @@ from backends.llama.tuning import Tuning
 _TRIAL_TOKENS: Final = 16  # the AMX crash needs more than one
 _CONTEXT: Final = 256
 _SECONDS: Final = 300  # a large model from a slow disk
+_LOOK_S: Final = 0.1  # between two looks at whether to go on
 _CHILD: Final = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
     "from backends.llama.probe import child; sys.exit(child(*sys.argv[2:]))"
@@ -39,11 +41,13 @@ def require_trial(
     gpu_layers: int | None = None,
     kv_type: str = "f16",
     announce: Callable[[str], None] = lambda _: None,
+    stop: Callable[[], bool] = lambda: False,
 ) -> Tuning:
     """Run the trial unless it has succeeded before. What was measured in it.
 
     `state` is the folder where successes are noted, None to try each time. `announce` gets a line when it takes a
-    moment. Raises BackendError (LOCAL) when the child crashes or reports a failure.
+    moment. When `stop` says so, the child is ended. Raises BackendError (LOCAL) then, and when the child crashes or
+    reports a failure.
     """
     if importlib.util.find_spec("llama_cpp") is None:
         return Tuning.unmeasured()  # `native.library` says what to install
@@ -53,33 +57,43 @@ def require_trial(
         with contextlib.suppress(OSError, ValueError):  # none yet, or one of an earlier release
             return Tuning.from_json(note.read_text())
     announce("Measuring once how this machine runs the model best. It takes some seconds.")
+    status, output, errors = _run(path, options, stop)
     try:
-        result = subprocess.run(
-            [sys.executable, "-P", "-c", _CHILD, str(ROOT), os.path.abspath(path), *options],
-            cwd=ROOT,
-            env=child_env(os.environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise BackendError(
-            ErrorKind.LOCAL,
-            f"A trial run of llama.cpp with {path} did not end within {_SECONDS} s. Try a smaller model.",
-        ) from error
-    output, errors = (stream.decode(errors="replace") for stream in (result.stdout, result.stderr))
-    try:
-        if result.returncode:
-            raise _failure(path, result.returncode, output, errors)
+        if status:
+            raise _failure(path, status, output, errors)
         tuning = Tuning.from_json(output)
     except ValueError as error:  # something ended the child early without a fault
-        raise _failure(path, result.returncode, output, errors) from error
+        raise _failure(path, status, output, errors) from error
     if note is not None:
         with contextlib.suppress(OSError):  # only a note: without it the next session tries again
             note.parent.mkdir(parents=True, exist_ok=True)
             note.write_text(output)
     return tuning
+
+
+def _run(path: Path, options: tuple[str, str], stop: Callable[[], bool]) -> tuple[int, str, str]:
+    """Exit status, output and errors of the child. Raises BackendError (LOCAL) when it takes too long or is stopped."""
+    command = [sys.executable, "-P", "-c", _CHILD, str(ROOT), os.path.abspath(path), *options]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=child_env(os.environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as trial:
+        end = time.monotonic() + _SECONDS
+        while True:
+            try:
+                output, errors = trial.communicate(timeout=_LOOK_S)
+            except subprocess.TimeoutExpired as error:
+                stopped = stop()
+                if not stopped and time.monotonic() < end:
+                    continue
+                trial.kill()
+                why = "was stopped" if stopped else f"did not end within {_SECONDS} s. Try a smaller model"
+                raise BackendError(ErrorKind.LOCAL, f"A trial run of llama.cpp with {path} {why}.") from error
+            return trial.returncode, output.decode(errors="replace"), errors.decode(errors="replace")
 
 
 def _failure(path: Path, status: int, output: str, errors: str) -> BackendError:
