@@ -47,6 +47,11 @@ def lens_command(
 
     if (prompt is None) == (session is None) or (at is not None and session is None):
         raise UserError('Say what to look at: agent lens "…", or --session SESSION --at CALL. Nothing was done.', USAGE)
+    if html is not None:
+        try:
+            html.open("a").close()  # asked before the model has worked for it
+        except OSError as error:
+            raise UserError(f"{html} cannot be written ({error.strerror}). Nothing was done.", USAGE) from error
     env = dict(os.environ)
     folders = Folders.find(env)
     flags = {"model": model, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "seed": seed}

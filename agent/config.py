@@ -30,6 +30,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "repetition_guard": ("on", "off"),
 }
 _OR_NONE: Final = frozenset({"kv_disk", "gpu_layers", "top_k", "seed"})  # whole numbers that may be 0
+_LARGEST: Final = 2**31 - 1  # what llama.cpp and SQLite take alike
 _RANGES: Final[Mapping[str, tuple[float, float]]] = {  # numbers that need not be whole
     "temperature": (0, 5),
     "top_p": (0, 1),
@@ -318,6 +319,8 @@ def _convert(name: str, value: object, place: str) -> object:
             least = 0 if name in _OR_NONE else 1
             if isinstance(value, bool) or number < least:
                 raise wrong(f"a whole number {'from 0 on' if name in _OR_NONE else 'above 0'}")
+            if number > _LARGEST:
+                raise wrong(f"a whole number up to {_LARGEST}")
             return number
 
 

@@ -30,6 +30,11 @@ _CUT_AT_LIMIT: Final = (
 )
 _EMPTY_REPLY: Final = "Your reply was empty. Go on, or say that you are done."
 GO_ON: Final = 'Everything so far is kept: go on with `agent run --continue "…"`.'
+_FULL: Final = "The context window is full."
+_TOO_SMALL: Final = (
+    "It is too small for this command with what goes ahead of it: take a model with a larger one (--model), or, for a "
+    "local model, a larger --context."
+)
 _GO_ON_FULL: Final = (
     "Everything so far is kept: compact the session (`agent compact`), go on with a model of a larger window "
     "(--model), or start a new session for what is left."
@@ -121,7 +126,7 @@ class Loop:
             if (reached := self._limit(turn)) is not None:
                 return TurnEnd.LIMIT, f"{reached} {GO_ON}"
             if not await self._epochs.make_room(turn.environment, turn.bill):
-                return TurnEnd.FAILED, f"The context window is full. {_GO_ON_FULL}"
+                return TurnEnd.FAILED, f"{_FULL} {_TOO_SMALL if self._epochs.is_new else _GO_ON_FULL}"
             try:
                 reply = await self._caller.call(turn.bill, otherwise=circling)
             except BackendError as error:

@@ -45,7 +45,8 @@ class Desk:
         self.env = {**environment, **server.env}
         self.server = server
         self.clock = DeskClock(clock)
-        self.settings = Settings(mode="auto", keepalive="off")  # its sleeps would let time pass under running tools
+        # Keepalive's sleeps would let time pass under running tools; scripts say one word thousands of times.
+        self.settings = Settings(mode="auto", keepalive="off", repetition_guard="off")
         self.folders = Folders.find(self.env)
         self.seen: list[events.Event] = []
 

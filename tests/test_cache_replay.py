@@ -1,6 +1,7 @@
 """`agent cache replay`: recorded sessions under other policies, against what was billed in truth."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ from emulator import Emulator, Read, play
 from waiting import MODELS, Waiting, opened
 
 from agent.backend_choice import find_model, load_catalog, pricing
-from agent.config import Settings
 from agent.errors import UserError
 from agent.ledger import Ledger
 from agent.reports.replay import ReplayReport, read_gaps, replays
@@ -26,7 +26,7 @@ def a_turn_of_three_calls(server: Emulator) -> None:
 
 async def live(waiting: Waiting, **settings: object) -> None:
     """Five turns of three calls, with pauses between them, and then the program is closed."""
-    waiting.settings = Settings(model=waiting.settings.model, mode="auto", compact="off", **settings)  # type: ignore[arg-type]
+    waiting.settings = replace(waiting.settings, compact="off", **settings)  # type: ignore[arg-type]
     async with opened(waiting) as conversation:
         for pause in PAUSES:
             await conversation.wait(await conversation.turn("go on"))
@@ -86,7 +86,8 @@ def test_the_command(run_agent: RunAgent, waiting: Waiting, tmp_path: Path) -> N
     model = MODELS["anthropic"]
     for command in ("begin", "go on"):
         flags = ["--continue"] if command == "go on" else []
-        done = run_agent("run", *flags, "--model", model, "--mode", "auto", command, env=waiting.env)
+        env = {**waiting.env, "KEEPWARM_REPETITION_GUARD": "off"}
+        done = run_agent("run", *flags, "--model", model, "--mode", "auto", command, env=env)
         assert done.returncode == 0, done.stderr
     table = run_agent("cache", "replay", env=waiting.env)
     assert table.returncode == 0, table.stderr

@@ -18,7 +18,6 @@ from waiting import LEASE_S, MODELS, Waiting, opened
 from agent import events
 from agent.backend_choice import find_model, load_catalog, pricing
 from agent.bill import Bill
-from agent.config import Settings
 from agent.conversation import Conversation
 from agent.ledger import Ledger
 from agent.reports.cache_status import CacheStatus, cache_status
@@ -40,7 +39,7 @@ def server() -> Iterator[Emulator]:
 
 @pytest.fixture(autouse=True)
 def short_lived(waiting: Waiting, api: str) -> None:
-    waiting.settings = Settings(model=MODELS[api], mode="auto", cache_ttl="short")
+    waiting.settings = replace(waiting.settings, model=MODELS[api], cache_ttl="short")
 
 
 async def away(waiting: Waiting, conversation: Conversation, seconds: float) -> float:

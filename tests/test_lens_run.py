@@ -222,6 +222,8 @@ def test_a_call_of_a_session_is_looked_at_as_it_was(
         (("lens", "x", "--branch", "0"), "--branch"),
         (("lens", "x", "--branch", "3:x"), "--branch"),
         (("lens", "x", "--temperature", "-1"), "temperature"),
+        (("lens", "x", "--top-k", "4294967297"), "a whole number up to 2147483647"),
+        (("lens", "x", "--html", "/"), "/ cannot be written"),
     ],
 )
 def test_what_cannot_be_looked_at_is_one_line(run_agent: RunAgent, arguments: tuple[str, ...], message: str) -> None:

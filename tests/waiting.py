@@ -75,7 +75,9 @@ class Waiting:
         self.clock = SteppedClock(server.clock)
         self.env = {**environment, **server.env}
         self.folders = Folders.find(self.env)
-        self.settings = Settings(model=model, mode="auto")
+        self.settings = Settings(
+            model=model, mode="auto", repetition_guard="off"
+        )  # scripts say one word again and again
         self.seen: list[events.Event] = []
         self.arrived = asyncio.Event()
         self.stopped = asyncio.Event()  # the keeper has let the lease go, or a wait is over
