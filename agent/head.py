@@ -1,8 +1,8 @@
 """What the head of a prompt is made from, and what is told of the surroundings; both are read from the directory."""
 
+import json
 import os
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +19,7 @@ from context.layers.project import Core, ProjectFacts, project_block
 from context.layers.system import system_blocks
 from context.names import show_name
 from context.notices import Environment
-from context.repo.files import branch, list_files, recent_changes
+from context.repo.files import branch, head_commit, list_files, recent_changes
 from context.repo.project import HOUSE_RULES, read_project
 from context.repo.tree import render_tree
 from context.repo.watch import Watch
@@ -55,13 +55,11 @@ class Head:
         from agent.outline_cache import OutlineCache
         from agent.outliner import Outliner
 
-        with ThreadPoolExecutor(1) as beside:  # two questions to git at once
-            recent = beside.submit(self._recent)
-            facts = read_project(self.directory, self.today(), self.env, self.own_rules)
+        facts = read_project(self.directory, self.today(), self.env, self.own_rules)
         paths = facts.listing.paths
         with closing(Outliner()) as outliner, OutlineCache(self.cache, outliner) as cache:
             listed = digest(os.fsencode("\0".join(paths)))
-            core = self._core(facts, listed, recent.result(), cache) if self.files_budget else Core()
+            core = self._core(facts, listed, cache) if self.files_budget else Core()
             tree = cache.remembered(f"tree {self.tree_budget} {listed}", lambda: render_tree(paths, self.tree_budget))
         self.whole.clear()
         self.whole.update(facts.rules)
@@ -75,10 +73,17 @@ class Head:
             tree=self.redact(tree),
         )
 
-    def _recent(self) -> Mapping[str, int]:
-        return recent_changes(self.directory, self.env) if self.files_budget else {}
+    def _recent(self, cache: "OutlineCache") -> Mapping[str, int]:
+        commit = head_commit(self.directory, self.env)
+        if commit is None:
+            return {}
+        key = f"recent {commit} {self.directory}"  # a commit stays what it is
+        recent: dict[str, int] = json.loads(
+            cache.remembered(key, lambda: json.dumps(recent_changes(self.directory, self.env)))
+        )
+        return recent
 
-    def _core(self, facts: ProjectFacts, listed: str, recent: Mapping[str, int], cache: "OutlineCache") -> Core:
+    def _core(self, facts: ProjectFacts, listed: str, cache: "OutlineCache") -> Core:
         from context.repo.core import core_files  # the parser of outlines, which small models do without
 
         return core_files(
@@ -89,7 +94,7 @@ class Head:
             cache,
             rules=facts.house_rules or "",
             pinned=self.pinned,
-            recent=recent,
+            recent=self._recent(cache),
         )
 
 

@@ -193,6 +193,22 @@ def test_what_git_tracks_and_is_not_there_is_not_listed(tmp_path: Path) -> None:
     assert list_files(tmp_path, os.environ).paths == ("a/kept.py", "new.py")
 
 
+def test_a_first_file_that_is_left_out_and_files_in_conflict(tmp_path: Path) -> None:
+    make(tmp_path, "a.py", "b.py", "c.py")
+    commit_all(tmp_path)
+    git(tmp_path, "checkout", "-q", "-b", "other")
+    (tmp_path / "b.py").write_text("other\n")
+    commit_all(tmp_path)
+    git(tmp_path, "checkout", "-q", "-")
+    (tmp_path / "b.py").write_text("here\n")
+    commit_all(tmp_path)
+    subprocess.run(["git", "-C", tmp_path, "merge", "-q", "other"], check=False, capture_output=True)
+    assert list_files(tmp_path, os.environ).paths == ("a.py", "b.py", "c.py")  # b.py has three entries
+    git(tmp_path, "update-index", "--skip-worktree", "a.py")
+    (tmp_path / "a.py").unlink()
+    assert list_files(tmp_path, os.environ).paths == ("b.py", "c.py")
+
+
 def test_what_a_link_in_the_place_of_a_folder_leads_to_is_not_listed(tmp_path: Path) -> None:
     root = tmp_path / "repo"
     make(tmp_path, "home/deep/id", "repo/keys/deep/id", "repo/a.py")

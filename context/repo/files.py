@@ -22,7 +22,8 @@ _COMMITS: Final = 30
 # fetches the objects that a partial clone lacks (git 2.39: `git help config`, core.fsmonitor, remote.<name>.uploadpack,
 # core.sshCommand; `git help git`, GIT_ALLOW_PROTOCOL, which no configuration overrides), and what verifies signatures
 # whenever a log is shown (log.showSignature, gpg.program).
-_NOT_CHECKED_OUT: Final = b"S "  # git ls-files -t
+_AS_IT_SHOULD_BE: Final = b"H "  # git ls-files -t
+_NOT_CHECKED_OUT: Final = b"S "
 _NO_SUBMODULES: Final = "--ignore-submodules=all"  # each would be looked into
 _NO_FOREIGN_CODE: Final = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
 _NO_FETCHING: Final = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
@@ -52,12 +53,14 @@ def list_files(root: Path, env: Mapping[str, str]) -> Listing:
         # What was deleted or not checked out; also what a link in the place of a folder would lead to: such a link
         # could lead to any file of the person's.
         gone = beside.submit(_git_names, root, env, "diff-files", "--name-only", "--diff-filter=D", _NO_SUBMODULES)
-        tagged = _git_names(root, env, "ls-files", "--cached", "-t")
+        tracked = _git(root, env, "ls-files", "--cached", "-t", "-z")
     untracked, deleted = others.result(), gone.result()
-    if tagged is not None and untracked is not None and deleted is not None:
-        left_out = set(deleted)
-        kept = [name[2:] for name in tagged if not name.startswith(_NOT_CHECKED_OUT) and name[2:] not in left_out]
-        names = sorted(dict.fromkeys(kept + untracked))  # quick: both are sorted already
+    if tracked is not None and untracked is not None and deleted is not None:
+        names = _checked_out(tracked)
+        if left_out := set(deleted):
+            names = [name for name in names if name not in left_out]
+        if untracked:
+            names = sorted(names + untracked)  # quick: both are sorted already
         return Listing(tuple(os.fsdecode(b"\0".join(names)).split("\0")) if names else (), git=True)
     folders, complete = _walked(root)
     found = [prefix + name for prefix, names in folders for name in names]
@@ -71,6 +74,12 @@ def branch(root: Path, env: Mapping[str, str]) -> str | None:
         return f"on branch {os.fsdecode(name).strip()}"
     commit = _git(root, env, "rev-parse", "--short", "HEAD")
     return None if commit is None else f"at {os.fsdecode(commit).strip()}, on no branch"
+
+
+def head_commit(root: Path, env: Mapping[str, str]) -> str | None:
+    """The commit that is checked out, None where there is none."""
+    commit = _git(root, env, "rev-parse", "--verify", "-q", "HEAD^{commit}")
+    return None if commit is None else os.fsdecode(commit).strip()
 
 
 def is_ignored(root: Path, folder: Path, env: Mapping[str, str]) -> bool:
@@ -140,6 +149,15 @@ def recent_changes(root: Path, env: Mapping[str, str]) -> dict[str, int]:
     )
     names = [os.fsdecode(name).strip("\n") for name in (told or b"").split(b"\0")]
     return dict(Counter(name for name in names if name))
+
+
+def _checked_out(tagged: bytes) -> list[bytes]:
+    """The names in what `git ls-files -t -z` prints, each once."""
+    names = tagged.removeprefix(_AS_IT_SHOULD_BE)[:-1].split(b"\0" + _AS_IT_SHOULD_BE)
+    if tagged.startswith(_AS_IT_SHOULD_BE) and len(names) == tagged.count(b"\0"):  # so are all of them
+        return names
+    entries = tagged.split(b"\0")
+    return list(dict.fromkeys(entry[2:] for entry in entries if entry and not entry.startswith(_NOT_CHECKED_OUT)))
 
 
 def _git_names(root: Path, env: Mapping[str, str], command: str, *which: str) -> list[bytes] | None:
