@@ -80,15 +80,20 @@ def plain(command: str) -> Prompt:
     return Prompt.empty().extend([block(Role.SYSTEM, Text("Be brief."), layer=Layer.SYSTEM), command_block(command)])
 
 
-def local_backend(path: Path, state: Path, **options: Any) -> LlamaBackend:
+def local_backend(path: Path, state: Path, *, measured: bool = True, **options: Any) -> LlamaBackend:
+    """`measured`: on this machine already, which saves the trial run."""
+    if measured:
+        note_trial(path, state, Tuning(2, 2))
     options = {"context": 2048, "sampling": Sampling(seed=7), **options}
     return LlamaBackend(path, name="local/test", wires=options.pop("wires", MemoryWireStore()), state=state, **options)
 
 
 def note_trial(path: Path, state: Path, tuning: Tuning) -> None:
     """As if this machine had been measured with the model: figures that chance has a part in change the last digits."""
-    state.mkdir(exist_ok=True)
-    (state / f"trial-{build_key(fingerprint(path), 'all', 'f16')}").write_text(tuning.to_json())
+    state.mkdir(parents=True, exist_ok=True)
+    note = state / f"trial-{build_key(fingerprint(path), 'all', 'f16')}"
+    if not note.exists():
+        note.write_text(tuning.to_json())
 
 
 async def collect(stream: AsyncIterator[Event]) -> list[Event]:

@@ -170,6 +170,7 @@ async def test_a_reply_that_was_taken_back_is_seen_as_it_stands(smollm2_path: Pa
     assert tokens(found[0]) == array("i", opaque.data).tolist()
 
 
+@pytest.mark.usefixtures("measured")
 def test_the_command_shows_both_ways_and_writes_a_page(run_agent: RunAgent, smollm2_path: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     model = ("--model", f"local:{smollm2_path}", "--tokens", "6")
@@ -183,6 +184,7 @@ def test_the_command_shows_both_ways_and_writes_a_page(run_agent: RunAgent, smol
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
+@pytest.mark.usefixtures("measured")
 def test_a_prompt_is_utf_8_in_every_locale(run_agent: RunAgent, smollm2_path: Path) -> None:
     model = ("--model", f"local:{smollm2_path}", "--tokens", "1", "--json")
     known = json.loads(run_agent("lens", "火锅", *model).stdout)["prefill"]["tokens"]
@@ -192,6 +194,7 @@ def test_a_prompt_is_utf_8_in_every_locale(run_agent: RunAgent, smollm2_path: Pa
     assert run_agent("lens", "a\udcff", *model).returncode == 0
 
 
+@pytest.mark.usefixtures("measured")
 def test_a_call_of_a_session_is_looked_at_as_it_was(
     run_agent: RunAgent, smollm2_path: Path, environment: dict[str, str]
 ) -> None:

@@ -74,7 +74,7 @@ async def test_a_truncated_file_is_refused_in_llama_cpps_words_and_the_next_one_
     cut = tmp_path / "cut.gguf"
     with smollm2_path.open("rb") as whole:
         cut.write_bytes(whole.read(20_000_000))
-    backend = local_backend(cut, tmp_path)
+    backend = local_backend(cut, tmp_path, measured=False)
     for _ in range(2):  # a failure is not remembered as a success
         with pytest.raises(BackendError) as caught:
             await backend.prepare()
@@ -97,7 +97,7 @@ def base_model(smollm2_path: Path, tmp_path: Path) -> Path:
 
 
 async def test_a_model_without_a_chat_template_is_refused(base_model: Path, tmp_path: Path) -> None:
-    backend = local_backend(base_model, tmp_path)
+    backend = local_backend(base_model, tmp_path, measured=False)
     with pytest.raises(BackendError) as caught:
         await backend.prepare()
     assert "no chat template" in message(caught)
@@ -201,7 +201,7 @@ def crashing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("crashing")
 async def test_a_crash_in_native_code_ends_a_child_and_is_explained(smollm2_path: Path, tmp_path: Path) -> None:
-    backend = local_backend(smollm2_path, tmp_path)
+    backend = local_backend(smollm2_path, tmp_path, measured=False)
     for _ in range(2):
         with pytest.raises(BackendError) as caught:
             await backend.prepare()

@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from llama_support import note_trial
 
 from agent import events
 from agent.backend_choice import Downloads
 from agent.clock import SystemClock
 from agent.config import Folders, Settings
 from agent.conversation import Conversation, Surroundings, Task, open_conversation
+from backends.llama.tuning import Tuning
 
 pytest_plugins = ["local_models"]
 
@@ -49,6 +51,7 @@ class Desk:
 
 @pytest.fixture
 def desk(smollm2_path: Path, tmp_path: Path) -> Desk:
+    note_trial(smollm2_path, tmp_path / "data" / "trials", Tuning(2, 2))
     return Desk(tmp_path, smollm2_path)
 
 

@@ -221,6 +221,7 @@ def test_a_file_that_the_person_shows_is_in_the_snapshot_or_goes_with_the_comman
     assert_extends(server.requests[1], server.requests[2])
 
 
+@pytest.mark.usefixtures("measured")
 async def test_on_a_local_model_the_tokens_of_what_was_sent_are_reused_though_files_change(
     repository: Path,
     environment: dict[str, str],

@@ -30,6 +30,7 @@ def model_of(backend: str, smollm2: Path) -> str:
     }[backend]
 
 
+@pytest.mark.usefixtures("measured")
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_the_same_task_passes_on_every_backend(
     backend: str,
