@@ -104,6 +104,8 @@ class Engine:
             raise BackendError(ErrorKind.OVERFLOW, f"{len(tokens):,} tokens do not fit a context of {self._window:,}.")
         # The last token is always evaluated: its logits are where the reply begins.
         reused, restored = self._begin(tokens, len(tokens) - 1)
+        # At once, not when cells run out: attention looks over all cells up to the last one that is used.
+        self._make_room(len(tokens) - self.cached)
         progress(reused)
         kept = [mark - mark % self._batch if self._exact else mark for mark in marks]
         for end in self._ends(kept, reused, len(tokens)):
