@@ -156,6 +156,8 @@ class Conversation:
         if self._keeper.is_local:  # what it has evaluated stays, and the turn shows how the rest comes along
             self._warming.cancel()
             await asyncio.wait([self._warming])
+            if not self._warming.cancelled():
+                self._warming.result()  # raises what nobody expects
         else:
             await self._warming
 

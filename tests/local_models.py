@@ -5,12 +5,15 @@ Files are looked for in the folder KEEPWARM_TEST_MODELS, else where Keepwarm its
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import platformdirs
 import pytest
-from llama_support import note_trial
+import pytest_asyncio
+from llama_support import local_backend, note_trial
 
+from backends.llama.backend import LlamaBackend
 from backends.llama.fetch import fetch
 from backends.llama.models import resolve
 from backends.llama.sources import default_sources
@@ -43,3 +46,17 @@ def smollm2_path() -> Path:
 def measured(smollm2_path: Path, home: Path) -> None:
     """Programs that run in `home` find SmolLM2 measured on this machine, which saves them the trial run."""
     note_trial(smollm2_path, home / "trials", Tuning(2, 2))
+
+
+@pytest.fixture(scope="session")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Notes on trial runs."""
+    return tmp_path_factory.mktemp("trials")
+
+
+@pytest_asyncio.fixture
+async def backend(smollm2_path: Path, trials: Path) -> AsyncIterator[LlamaBackend]:
+    """SmolLM2, cold."""
+    backend = local_backend(smollm2_path, trials)
+    yield backend
+    await backend.aclose()

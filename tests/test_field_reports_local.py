@@ -5,7 +5,7 @@ import tempfile
 import threading
 import tomllib
 from array import array
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from emulator import Call, Emulator, Reply, Think, raw_prefix
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from llama_support import ByteTokenizer, Turn, block, brief, local_backend, project, result, take_turn, user
 from llama_templates import QWEN3, TEMPLATES
-from test_llama_kinds import KINDS, assert_agrees, cold_logits, process, start, tokens
+from test_llama_kinds import assert_agrees, cold_logits, process, start, tokens
 
 from backends.base import MemoryWireStore
 from backends.llama import kv_store
@@ -35,25 +35,12 @@ from context.block import Block, Layer, Opaque, Role, Text, ToolCall
 from context.layers.command import command_block
 from context.prompt import Prompt
 
-pytest_plugins = ["tiny_models"]
+pytest_plugins = ["local_models", "tiny_models"]
 
 ROOT = Path(__file__).parent.parent
 HEAD, TAIL = tokens(300, 1), tokens(60, 2)
 PROMPT = HEAD + TAIL
 LONG = "Take care. " * 20 + "Read "
-
-
-@pytest.fixture(scope="module")
-def loaded(tiny_models: dict[Kind, Path]) -> Iterator[dict[Kind, Weights]]:
-    weights = {kind: Weights.load(path) for kind, path in tiny_models.items()}
-    yield weights
-    for one in weights.values():
-        one.close()
-
-
-@pytest.fixture(params=KINDS, ids=[kind.name.lower() for kind in KINDS])
-def weights(request: pytest.FixtureRequest, loaded: dict[Kind, Weights]) -> Weights:
-    return loaded[request.param]
 
 
 class Given:
@@ -75,13 +62,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Given:
     return Given(monkeypatch)
 
 
-@pytest.fixture(scope="session")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Notes on trial runs, shared so that there is one for each kind."""
-    return tmp_path_factory.mktemp("trials")
-
-
-@pytest_asyncio.fixture(params=KINDS, ids=[kind.name.lower() for kind in KINDS])
+@pytest_asyncio.fixture(params=list(Kind), ids=[kind.name.lower() for kind in Kind])
 async def backend(
     request: pytest.FixtureRequest, tiny_models: dict[Kind, Path], trials: Path
 ) -> AsyncIterator[LlamaBackend]:

@@ -2,12 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 from llama_support import TOOLS, block, brief, collect, conversation, local_backend, plain, result, take_turn, user
 
 from backends.base import (
@@ -33,19 +31,6 @@ from context.layers.history import results_block
 from context.prompt import Prompt
 
 pytest_plugins = ["local_models", "tiny_models"]
-
-
-@pytest.fixture(scope="session")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Notes on trial runs, shared so that there is one in the whole session."""
-    return tmp_path_factory.mktemp("trials")
-
-
-@pytest_asyncio.fixture
-async def backend(smollm2_path: Path, trials: Path) -> AsyncIterator[LlamaBackend]:
-    backend = local_backend(smollm2_path, trials)
-    yield backend
-    await backend.aclose()
 
 
 async def test_a_turn_is_told_in_order_and_accounts_for_every_token(backend: LlamaBackend) -> None:

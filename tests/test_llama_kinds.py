@@ -26,7 +26,6 @@ from backends.llama.weights import Kind, Weights
 
 pytest_plugins = ["tiny_models"]
 
-KINDS = list(Kind)
 CELLS = 1024
 WINDOW = 900  # tokens of one prompt with its reply
 TUNING = Tuning(2, 2)
@@ -122,21 +121,8 @@ def tokens(count: int, salt: int = 0) -> "array[int]":
     return array("i", np.random.default_rng(salt).integers(32, 127, count).tolist())
 
 
-@pytest.fixture(scope="module")
-def loaded(tiny_models: dict[Kind, Path]) -> Iterator[dict[Kind, Weights]]:
-    weights = {kind: Weights.load(path) for kind, path in tiny_models.items()}
-    yield weights
-    for one in weights.values():
-        one.close()
-
-
-@pytest.fixture(params=KINDS, ids=[kind.name.lower() for kind in KINDS])
-def weights(request: pytest.FixtureRequest, loaded: dict[Kind, Weights]) -> Weights:
-    return loaded[request.param]
-
-
 def test_the_kind_is_what_the_file_says(loaded: dict[Kind, Weights]) -> None:
-    assert {kind: one.kind for kind, one in loaded.items()} == {kind: kind for kind in KINDS}
+    assert {kind: one.kind for kind, one in loaded.items()} == {kind: kind for kind in Kind}
     assert {kind for kind, one in loaded.items() if one.window} == {Kind.WINDOW}
 
 

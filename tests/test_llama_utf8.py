@@ -3,13 +3,10 @@ in the next prompt.
 """
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
-from pathlib import Path
 
-import pytest
-import pytest_asyncio
-from llama_support import READ, block, call, local_backend, plain, result, take_turn, user
+from llama_support import READ, block, call, plain, result, take_turn, user
 
 from backends.base import Event, Request, StopReason, TextDelta, ToolCallDelta
 from backends.llama.backend import LlamaBackend
@@ -21,18 +18,6 @@ pytest_plugins = ["local_models"]
 
 SAID = "汉字 😀 é 火锅 🚀"
 BROKEN = "\N{REPLACEMENT CHARACTER}"
-
-
-@pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("trials")
-
-
-@pytest_asyncio.fixture
-async def backend(smollm2_path: Path, trials: Path) -> AsyncIterator[LlamaBackend]:
-    backend = local_backend(smollm2_path, trials)
-    yield backend
-    await backend.aclose()
 
 
 def parrot() -> Prompt:

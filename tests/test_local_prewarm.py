@@ -60,6 +60,7 @@ async def test_a_turn_that_comes_early_goes_on_where_the_model_is(desk: Desk) ->
         conversation.prewarm()
         await asyncio.sleep(0)  # the person is quick: reading has only begun
         await conversation.turn("Say hello.")
+        assert desk.reused() + desk.evaluated() > 300, "the turn was answered"
         assert not conversation.session.ledger.pings.of(conversation.session.id), "reading costs nothing"
 
 

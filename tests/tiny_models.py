@@ -4,6 +4,7 @@ They write nonsense, but they keep what they have read as a real model of that k
 shows in what they say next. Use it with `pytest_plugins = ["tiny_models"]` at the top of a test module.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from backends.llama.weights import Kind
+from backends.llama.weights import Kind, Weights
 
 WINDOW = 48  # tokens that the layers with a sliding window look back on
 CONTEXT = 4096  # tokens that the files say they were trained for, unless told otherwise
@@ -68,6 +69,19 @@ def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> dict[Kind, Path]:
     """A file of each kind."""
     folder = tmp_path_factory.mktemp("tiny-models")
     return {kind: make_model(kind, folder / f"{plan.architecture}.gguf") for kind, plan in PLANS.items()}
+
+
+@pytest.fixture(scope="module")
+def loaded(tiny_models: dict[Kind, Path]) -> Iterator[dict[Kind, Weights]]:
+    weights = {kind: Weights.load(path) for kind, path in tiny_models.items()}
+    yield weights
+    for one in weights.values():
+        one.close()
+
+
+@pytest.fixture(params=list(Kind), ids=[kind.name.lower() for kind in Kind])
+def weights(request: pytest.FixtureRequest, loaded: dict[Kind, Weights]) -> Weights:
+    return loaded[request.param]
 
 
 def _describe(writer: gguf.GGUFWriter, plan: Plan, context: int) -> None:
