@@ -67,9 +67,9 @@ def reuse(weights: Weights, decoder: NativeDecoder, lengths: list[int], appended
             engine = Engine(decoder)
             cold, _ = first_token(engine, decoder, prompt)
             warm_runs = []
-            for _ in range(REPEATS):
-                engine.prefill(prompt[:length])  # the cache is cut back to where the turn before ended
-                seconds, evaluated = first_token(engine, decoder, prompt)
+            for run in range(REPEATS):
+                turn = prompt[:length] + prompt[run + 1 : run + 1 + extra]  # another one each time
+                seconds, evaluated = first_token(engine, decoder, turn)
                 warm_runs.append(seconds)
             engine.forget()
             warm = statistics.median(warm_runs)
