@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from context.layers.project import Core, ProjectFacts, project_block
 from context.layers.system import system_blocks
 from context.names import show_name
 from context.notices import Environment
+from context.repo.deleted import DeletedFiles
 from context.repo.files import branch, head_commit, list_files, recent_changes
 from context.repo.project import HOUSE_RULES, read_project
 from context.repo.tree import render_tree
@@ -55,9 +57,10 @@ class Head:
         from agent.outline_cache import OutlineCache
         from agent.outliner import Outliner
 
-        facts = read_project(self.directory, self.today(), self.env, self.own_rules)
-        paths = facts.listing.paths
         with closing(Outliner()) as outliner, OutlineCache(self.cache, outliner) as cache:
+            deleted = DeletedFiles(cache.remembered, time.time)
+            facts = read_project(self.directory, self.today(), self.env, self.own_rules, deleted)
+            paths = facts.listing.paths
             listed = digest(os.fsencode("\0".join(paths)))
             core = self._core(facts, listed, cache) if self.files_budget else Core()
             tree = cache.remembered(f"tree {self.tree_budget} {listed}", lambda: render_tree(paths, self.tree_budget))
@@ -124,6 +127,19 @@ def make_head(
 
 
 @dataclass(slots=True)
+class _Last:
+    """Remembers what was made last."""
+
+    key: str = ""
+    made: str = ""
+
+    def __call__(self, key: str, make: Callable[[], str]) -> str:
+        if key != self.key:
+            self.key, self.made = key, make()
+        return self.made
+
+
+@dataclass(slots=True)
 class Look:
     """The surroundings as they are when it is called. `asks`: a person can be asked. `watch`: what tells whether the
     files need to be looked at again; None: they are, each time.
@@ -137,6 +153,7 @@ class Look:
     today: Callable[[], str]
     watch: Watch | None = None
     _last: Environment | None = None
+    _deleted: DeletedFiles = field(default_factory=lambda: DeletedFiles(_Last(), time.time))
 
     def __call__(self) -> Environment:
         if self._last is not None and self.watch is not None and self.watch.quiet():
@@ -144,7 +161,7 @@ class Look:
             return self._last
         if self.watch is not None:
             self.watch.take()  # before the files are looked at: what changes meanwhile is looked at the next time
-        files = keep_listing(list_files(self.directory, self.env).paths, self.versions)
+        files = keep_listing(list_files(self.directory, self.env, self._deleted).paths, self.versions)
         checked_out = branch(self.directory, self.env)
         self._last = Environment(self.today(), show_name(str(self.directory)), self.mode, self.asks, checked_out, files)
         return self._last

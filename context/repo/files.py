@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from context.repo.deleted import DeletedFiles
+
 if TYPE_CHECKING:
     import pathspec
 
@@ -44,21 +46,15 @@ class Listing:
     complete: bool = True
 
 
-def list_files(root: Path, env: Mapping[str, str]) -> Listing:
+def list_files(root: Path, env: Mapping[str, str], deleted: DeletedFiles | None = None) -> Listing:
     """The files below `root`: tracked ones that are there and untracked ones that are not ignored. `env`: the
-    environment of git.
+    environment of git. `deleted`: remembers which are not there (None: git is asked).
     """
-    with ThreadPoolExecutor(2) as beside:  # git looks at all folders and at all files meanwhile
+    with ThreadPoolExecutor(1) as beside:  # git looks at all folders meanwhile
         others = beside.submit(_git_names, root, env, "ls-files", "--others", "--exclude-standard")
-        # What was deleted or not checked out; also what a link in the place of a folder would lead to: such a link
-        # could lead to any file of the person's.
-        gone = beside.submit(_git_names, root, env, "diff-files", "--name-only", "--diff-filter=D", _NO_SUBMODULES)
-        tracked = _git(root, env, "ls-files", "--cached", "-t", "-z")
-    untracked, deleted = others.result(), gone.result()
-    if tracked is not None and untracked is not None and deleted is not None:
-        names = _checked_out(tracked)
-        if left_out := set(deleted):
-            names = [name for name in names if name not in left_out]
+        names = _present(root, env, deleted)
+    untracked = others.result()
+    if names is not None and untracked is not None:
         if untracked:
             names = sorted(names + untracked)  # quick: both are sorted already
         return Listing(tuple(os.fsdecode(b"\0".join(names)).split("\0")) if names else (), git=True)
@@ -149,6 +145,25 @@ def recent_changes(root: Path, env: Mapping[str, str]) -> dict[str, int]:
     )
     names = [os.fsdecode(name).strip("\n") for name in (told or b"").split(b"\0")]
     return dict(Counter(name for name in names if name))
+
+
+def _present(root: Path, env: Mapping[str, str], deleted: DeletedFiles | None) -> list[bytes] | None:
+    """Names of the tracked files that are there, None where git does not say: without those that were deleted or not
+    checked out, and without what a link in the place of a folder leads to, which could be any file of the person's.
+    """
+
+    def ask() -> list[bytes] | None:
+        return _git_names(root, env, "diff-files", "--name-only", "--relative", "--diff-filter=D", _NO_SUBMODULES)
+
+    tracked = _git(root, env, "ls-files", "--cached", "-t", "-z")
+    if tracked is None:
+        return None
+    names = _checked_out(tracked)
+    gone = ask() if deleted is None else deleted.names(root, tracked, names, ask)
+    if not gone:
+        return None if gone is None else names
+    left_out = set(gone)
+    return [name for name in names if name not in left_out]
 
 
 def _checked_out(tagged: bytes) -> list[bytes]:

@@ -8,6 +8,7 @@ from typing import Final
 from context.canonical import digest
 from context.layers.project import ProjectFacts
 from context.names import show_name
+from context.repo.deleted import DeletedFiles
 from context.repo.files import branch, list_files
 
 HOUSE_RULES: Final = "AGENTS.md"
@@ -15,17 +16,23 @@ _HOUSE_RULES_LIMIT: Final = 64_000  # bytes; what is longer is no instruction an
 _LARGEST: Final = 16 << 20  # bytes that are read to know the file again
 
 
-def read_project(root: Path, date: str, env: Mapping[str, str], own_rules: Path | None = None) -> ProjectFacts:
+def read_project(
+    root: Path,
+    date: str,
+    env: Mapping[str, str],
+    own_rules: Path | None = None,
+    deleted: DeletedFiles | None = None,
+) -> ProjectFacts:
     """What the snapshot of `root` is made of. Never fails: what cannot be read is left out. `env`: that of git.
 
-    `own_rules`: a file with the person's own.
+    `own_rules`: a file with the person's own. `deleted`: see `list_files`.
     """
     read: dict[Path, str] = {}
     return ProjectFacts(
         platform=f"{platform.system()} {platform.machine()}",
         directory=show_name(str(root)),
         date=date,
-        listing=list_files(root, env),
+        listing=list_files(root, env, deleted),
         branch=branch(root, env),
         house_rules=_rules(root / HOUSE_RULES, root, read),
         own_rules=None if own_rules is None else _rules(own_rules, own_rules.parent, read),
