@@ -217,7 +217,7 @@ def test_a_trial_that_nobody_waits_for_any_more_is_ended(
     begun = time.monotonic()
     with pytest.raises(BackendError, match="stopped"):
         probe.require_trial(smollm2_path, fingerprint(smollm2_path), tmp_path, stop=lambda: True)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60  # the child would take 100
 
 
 def test_a_trial_that_was_killed_is_no_fault_of_the_build(smollm2_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,10 +229,10 @@ def test_a_damaged_header_is_one_line_at_once_and_fills_no_memory(tmp_path: Path
     path = tmp_path / "m.gguf"
     path.write_bytes(data)
     tracemalloc.start()
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(BackendError) as caught:
         read_about(path)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
     assert tracemalloc.get_traced_memory()[1] < 5_000_000
     tracemalloc.stop()
     assert "\n" not in str(caught.value)
@@ -243,11 +243,11 @@ def test_endless_empty_strings_in_a_large_file_do_not_hold_us_up(tmp_path: Path)
     path.write_bytes(header({"k": Raw(9, struct.pack("<IQ", 8, 1 << 30))}))
     with path.open("r+b") as file:
         file.truncate(16 << 30)  # holes: 16 GiB of zeros that take no disk space
-    started = time.monotonic()
+    started = time.process_time()
     for read in (read_contents, read_header):
         with pytest.raises(BackendError, match="damaged"):
             read(path)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 @settings(max_examples=300, deadline=None)
