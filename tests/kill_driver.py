@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import anthropic  # noqa: F401 (imported here once, instead of in each fork)
 
-
 from agent.backend_choice import Downloads
 from agent.clock import SystemClock
 from agent.config import Folders, Settings
@@ -34,7 +33,7 @@ _MOST_ATTEMPTS = 4  # for each kill that is asked for
 
 
 async def count_here(_: Counter) -> None:
-    """Tokens are counted in the fork, with the tables that are built below, and not in a child that builds them anew."""
+    """Tokens are counted in the fork, with the tables built below, and not in a child that builds them anew."""
 
 
 def start(command: str, *, again: bool) -> int:

@@ -11,9 +11,9 @@ from backends.llama.drafts import MOST, pays
 from backends.llama.gguf import fingerprint
 from backends.llama.measuring import measure
 from backends.llama.tuning import BATCHES, Tuning, candidates, fastest
-from backends.llama.weights import Weights
+from backends.llama.weights import Kind, Weights
 
-pytest_plugins = ["local_models"]
+pytest_plugins = ["local_models", "tiny_models"]
 
 
 @given(st.builds(Tuning, st.integers(1, 256), st.integers(1, 256), st.sampled_from(BATCHES), st.none() | st.booleans()))

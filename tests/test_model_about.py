@@ -15,7 +15,7 @@ from backends.base import BackendError
 from backends.llama import native
 from backends.llama.about import About, Layers, read_about
 from backends.llama.gguf import fingerprint, part_paths, read_contents, read_header
-from backends.llama.needs import Verdict, cache_bytes, needs
+from backends.llama.needs import Demand, Verdict, needs
 from backends.llama.weights import Kind, Weights
 
 pytest_plugins = ["local_models"]
@@ -45,7 +45,7 @@ def test_the_memory_is_what_the_loaded_model_is_found_to_need(smollm2_path: Path
     try:
         for kv_type in native.KV_TYPES:
             loaded = native.cache_bytes(weights.pointer, 8192, kv_type)
-            assert cache_bytes(model.layers, 8192, kv_type) == pytest.approx(loaded, rel=0.05)
+            assert Demand.of(model.layers, kv_type).total(8192, 1) == pytest.approx(loaded, rel=0.05)
         assert model.kind is weights.kind
         assert model.context == weights.trained_context
         assert model.vocabulary == weights.size
@@ -147,7 +147,7 @@ def test_the_table_of_needs(tmp_path: Path) -> None:
 
 def test_whether_it_can_run_agrees_with_what_the_engine_refuses(tmp_path: Path) -> None:
     model = about_of(tmp_path)
-    asked = cache_bytes(Layers(128, 0), 4_096 + 1_024)
+    asked = Demand.of(Layers(128, 0)).total(4_096 + 1_024, 1)
     for free, verdict in (
         (asked - 1, Verdict.TOO_LARGE),
         (asked, Verdict.SLOW),
