@@ -3,7 +3,6 @@
 A SQLite file in the user's cache folder. It only saves work: what is made with it is what is made without it.
 """
 
-import hashlib
 import json
 import sqlite3
 import zlib
@@ -16,6 +15,7 @@ from typing import Any, Self
 
 import context.names
 import context.repo.outline
+from context.canonical import digest
 from context.repo.outline import VERSION, Outline, outline
 
 _SCHEMA = """
@@ -47,11 +47,11 @@ def makers_version(makers: tuple[Path, ...] = _MAKERS) -> str:
     makes them anew, and so does another state of a checkout.
     """
     files = sorted(file for maker in makers for file in (maker.glob("*.py") if maker.is_dir() else [maker]))
-    state = hashlib.blake2b(VERSION.encode(), digest_size=8)
+    state = [VERSION.encode()]
     for file in files:
         with suppress(OSError):  # installed in some other way than as files: the outlines' own version must do
-            state.update(file.read_bytes())
-    return state.hexdigest()
+            state.append(file.read_bytes())
+    return digest(*state)
 
 
 class OutlineCache:

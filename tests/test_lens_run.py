@@ -195,25 +195,27 @@ def test_a_prompt_is_utf_8_in_every_locale(run_agent: RunAgent, smollm2_path: Pa
 
 
 @pytest.mark.usefixtures("measured")
-def test_a_call_of_a_session_is_looked_at_as_it_was(
-    run_agent: RunAgent, smollm2_path: Path, environment: dict[str, str]
-) -> None:
-    """To the bit, because by default a near tie between two tokens may be drawn the other way."""
-    exact = {"KEEPWARM_EXACT": "true"}
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_call_of_a_session_is_looked_at_as_it_was(run_agent: RunAgent, smollm2_path: Path, exact: bool) -> None:
+    """By default a near tie between two tokens may be drawn the other way, and all but the last one comes from disk."""
+    env = {"KEEPWARM_EXACT": str(exact)}
     model = f"local:{smollm2_path}"
-    ran = run_agent("run", "--lens", "--max-turns", "1", "--mode", "auto", "--model", model, "Read price.py", env=exact)
+    ran = run_agent("run", "--lens", "--max-turns", "1", "--mode", "auto", "--model", model, "Read price.py", env=env)
     pages = [line.split(": ", 1)[1] for line in ran.stderr.splitlines() if line.startswith("Lens of this reply")]
     assert len(pages) == 1, ran.stderr
     page = Path(pages[0]).read_text(encoding="utf-8")
     session = json.loads(run_agent("sessions", "--json").stdout)[0]["session"]
-    done = run_agent("lens", "--session", session, "--at", "1", "--tokens", "400", "--json", env=exact)
+    done = run_agent("lens", "--session", session, "--at", "1", "--tokens", "400", "--json", env=env)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     cost = json.loads(run_agent("cost", session, "--json").stdout)
     assert told["ended"]
-    assert len(told["tokens"]) == cost["calls"][0]["output"], "the reply is the one of the run"
-    assert told["prefill"]["reused"] >= 512, "from disk, as far as whole batches go"
-    assert f"{len(told['tokens'])}</td>" in page
+    if exact:
+        assert len(told["tokens"]) == cost["calls"][0]["output"], "the reply is the one of the run"
+        assert told["prefill"]["reused"] >= 512, "from disk, as far as whole batches go"
+    else:
+        assert told["prefill"]["reused"] >= told["prefill"]["tokens"] - 1, "from disk"
+    assert f"{cost['calls'][0]['output']}</td>" in page
     assert run_agent("lens", "--session", session, "--at", "9").returncode == 2
 
 

@@ -27,7 +27,7 @@ MOST_APART = 1.0
 """How far a logit may be from that of a cold run by default (docs/local-models.md). In these ten turns it is 0.5 to 0.9
 (measured 2026-12-03 on two cores).
 """
-MOST_KL = 0.01  # nats between the two distributions; measured: 0.004 in the first turn, below 0.00001 in the others
+MOST_KL = 0.01  # nats between the two distributions; measured: 0.001 in the first turn, below 0.00001 in the others
 
 Logits = npt.NDArray[np.float32]
 
@@ -108,7 +108,7 @@ def test_exactly_means_to_the_bit_over_ten_turns(
     assert said == cold[0]
     assert len(seen) == len(cold[1]) == TURNS * REPLY // LOOK
     assert all(map(np.array_equal, seen, cold[1]))
-    assert reused > 1_500
+    assert reused >= 1_536
 
 
 def test_by_default_logits_are_within_the_documented_bound(
@@ -122,7 +122,7 @@ def test_by_default_logits_are_within_the_documented_bound(
     assert max(apart) <= MOST_APART
     assert max(kl) <= MOST_KL
     assert max(apart) > 0, "else the exact mode is worth nothing"
-    assert reused > 2_000
+    assert reused >= 2_200
 
 
 def divergence(cold: Logits, warm: Logits) -> float:

@@ -5,13 +5,14 @@ name appears in a folder or goes from it only along with the folder's times of m
 `unlink` and `rename`).
 """
 
-import hashlib
 import os
 import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from context.canonical import digest
 
 _SETTLED: Final = 2_000_000_000  # nanoseconds; the coarsest time stamps in use are of two seconds (FAT)
 _ABSENT: Final = b"-"
@@ -66,7 +67,7 @@ class DeletedFiles:
         """
         if folders.newest > self.now() * 1e9 - _SETTLED:  # another change could leave the same time
             return ask()
-        key = hashlib.blake2b(tracked + b"\0\0" + folders.state + os.fsencode(root), digest_size=16).hexdigest()
+        key = digest(os.fsencode(root), tracked, folders.state)
         try:
             told = self.remembered(f"deleted {key}", lambda: _told(ask()))
         except _RefusedError:
