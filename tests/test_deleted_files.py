@@ -122,6 +122,19 @@ def test_a_folder_that_changed_just_now_is_not_relied_upon(root: Path) -> None:
     assert memory.made == 0
 
 
+def test_an_answer_of_another_index_is_not_remembered(root: Path) -> None:
+    """The file is taken out of the index between the two questions, and put back."""
+    memory = Memory()
+    git(root, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit", "-qm", "all")
+    (root / "top.py").unlink()
+    tick(root)
+    taken_out = DeletedFiles(memory, lambda: git(root, "rm", "-q", "--cached", "--ignore-unmatch", "top.py") or LATER)
+    list_files(root, os.environ, taken_out)
+    assert memory.known == {}
+    git(root, "reset", "-q")
+    assert "top.py" not in list_files(root, os.environ, DeletedFiles(memory, lambda: LATER)).paths
+
+
 def test_where_git_does_not_answer_nothing_is_remembered(root: Path) -> None:
     memory = Memory()
     (root / ".git/index").write_bytes(b"no index")

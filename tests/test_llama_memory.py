@@ -7,6 +7,7 @@ import pytest
 from llama_support import local_backend, plain, take_turn
 
 from backends.base import BackendError
+from backends.llama.about import read_about
 from backends.llama.decoder import SNAPSHOTS, ContextOptions, NativeDecoder
 from backends.llama.loaded import KvOptions, context_options
 from backends.llama.needs import Demand
@@ -32,6 +33,21 @@ def test_tokens_and_states_take_what_is_foreseen(weights: Weights) -> None:
     for size, least, tokens in zip(sizes, foreseen, (20, 40), strict=True):
         assert least <= size <= least + MOST_NOTES * tokens + MOST_HEAD
     assert (demand.state > 0) is not weights.kind.rewinds
+
+
+def test_a_file_that_llama_cpp_reads_less_strictly_takes_what_its_first_layer_says(
+    tiny_models: dict[Kind, Path], tmp_path: Path
+) -> None:
+    path = tmp_path / "odd.gguf"
+    data = tiny_models[Kind.ATTENTION].read_bytes()
+    place = data.index(b"tokenizer.chat_template") + len(b"tokenizer.chat_template") + 12 + 4  # type and length
+    path.write_bytes(data[:place] + b"\xff" + data[place + 1 :])  # no UTF-8
+    odd, plain_one = Weights.load(path), Weights.load(tiny_models[Kind.ATTENTION])
+    with pytest.raises(BackendError, match="damaged"):
+        read_about(path)
+    assert Demand.of_weights(odd, "f16") == Demand.of_weights(plain_one, "f16")
+    odd.close()
+    plain_one.close()
 
 
 def test_kv_memory_holds_for_a_model_whose_first_layer_has_no_keys(loaded: dict[Kind, Weights]) -> None:

@@ -167,6 +167,7 @@ def test_a_reply_begins_behind_reasoning_that_the_template_has_opened() -> None:
         ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "recursion"),
         ("{{ 'a' * 1000000000000000000 }}", "MemoryError"),
         ("{{ cycler() }}", "at least one item"),
+        ("{% break %}", "outside loop"),
     ],
 )
 def test_a_template_that_cannot_be_used_is_refused_in_one_line(source: str, reason: str) -> None:

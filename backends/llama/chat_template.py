@@ -44,7 +44,16 @@ class Junctions:
     merged: str = _MERGED
 
 
-_FAULTS: Final = (TypeError, ValueError, ArithmeticError, LookupError, AttributeError, RuntimeError, MemoryError)
+_FAULTS: Final = (
+    SyntaxError,
+    TypeError,
+    ValueError,
+    ArithmeticError,
+    LookupError,
+    AttributeError,
+    RuntimeError,
+    MemoryError,
+)
 """What a template can make Python raise: it divides by zero, calls itself without end, multiplies a text."""
 
 

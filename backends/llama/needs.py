@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Self
 
+from backends.base import BackendError
 from backends.llama import native
 from backends.llama.about import About, Layers, read_about
 from backends.llama.decoder import SEQUENCES, SNAPSHOTS, SPARE
@@ -55,7 +56,10 @@ class Demand:
     @classmethod
     def of_weights(cls, weights: Weights, kv_type: str) -> Self:
         """By what the file says of each layer; where it does not say enough, as if all were like the first one."""
-        layers = read_about(weights.path).layers
+        try:
+            layers = read_about(weights.path).layers
+        except BackendError:  # llama.cpp has loaded it: it is less strict with texts
+            layers = None
         if layers is None:
             return cls(native.cache_bytes(weights.pointer, 1_024, kv_type) / 1_024, 0)
         return cls.of(layers, kv_type)

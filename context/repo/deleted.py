@@ -20,8 +20,12 @@ _ABSENT: Final = b"-"
 Ask = Callable[[], list[bytes] | None]
 
 
-class _RefusedError(Exception):
-    """Git did not answer."""
+class _NotKeptError(Exception):
+    """Git did not answer (`names` is None), or answered of another index than it listed before."""
+
+    def __init__(self, names: list[bytes] | None) -> None:
+        super().__init__()
+        self.names = names
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +65,27 @@ class DeletedFiles:
     remembered: Callable[[str, Callable[[], str]], str]
     now: Callable[[], float]
 
-    def names(self, root: Path, tracked: bytes, folders: FolderStates, ask: Ask) -> list[bytes] | None:
+    def names(
+        self, root: Path, tracked: bytes, folders: FolderStates, ask: Ask, still: Callable[[bytes], bool]
+    ) -> list[bytes] | None:
         """Those of the tracked files below `root` that are not there; None where git does not say. `tracked`: all that
-        git says of them; `folders`: what they lie in; `ask`: asks git.
+        git says of them; `still`: whether it says the same now; `folders`: what they lie in; `ask`: asks git.
         """
         if folders.newest > self.now() * 1e9 - _SETTLED:  # another change could leave the same time
             return ask()
         key = digest(os.fsencode(root), tracked, folders.state)
+
+        def told_now() -> str:
+            names = ask()
+            if names is None or not still(tracked):
+                raise _NotKeptError(names)
+            return os.fsdecode(b"\0".join(names))
+
         try:
-            told = self.remembered(f"deleted {key}", lambda: _told(ask()))
-        except _RefusedError:
-            return None
+            told = self.remembered(f"deleted {key}", told_now)
+        except _NotKeptError as error:
+            return error.names
         return [name for name in os.fsencode(told).split(b"\0") if name]
-
-
-def _told(names: list[bytes] | None) -> str:
-    if names is None:
-        raise _RefusedError
-    return os.fsdecode(b"\0".join(names))
 
 
 def folders_of(names: Iterable[bytes]) -> list[bytes]:

@@ -158,12 +158,15 @@ def _present(root: Path, env: Mapping[str, str], deleted: DeletedFiles | None) -
         # Not `diff-files`, which reads a file whose time says too little, through the filters of the repository.
         return _git_names(root, env, "ls-files", "--deleted")
 
-    tracked = _git(root, env, "ls-files", "--cached", "-t", "-z")
+    def listed() -> bytes | None:
+        return _git(root, env, "ls-files", "--cached", "-t", "-z")
+
+    tracked = listed()
     if tracked is None:
         return None
     names = _checked_out(tracked)
     folders = folder_states(root, names)
-    gone = ask() if deleted is None else deleted.names(root, tracked, folders, ask)
+    gone = ask() if deleted is None else deleted.names(root, tracked, folders, ask, lambda told: listed() == told)
     if gone is None:
         return None
     if gone:
