@@ -284,6 +284,22 @@ class TestProcesses:
         assert output.text == "before\ntimed out after 1 s; the command and its children were ended"
         await until(lambda: not alive(int((context.root / "child").read_text())))
 
+    async def test_cancellation_while_the_command_is_started_ends_the_whole_group(self, context):
+        """The command runs already, and its start has not been heard of."""
+        child = context.root / "child"
+        task = asyncio.create_task(
+            call("shell", context, command="sleep 300 & echo $! > child.new; mv child.new child; sleep 300")
+        )
+        while not child.exists():
+            await asyncio.sleep(0)  # one step of the loop; then it stands still while the command goes on
+            end = time.monotonic() + 0.5
+            while not child.exists() and time.monotonic() < end:
+                os.sched_yield()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await until(lambda: not alive(int(child.read_text())))
+
     async def test_cancellation_ends_the_whole_group(self, context):
         command = "sleep 300 & echo $! > child.new; mv child.new child; sleep 300"
         task = asyncio.create_task(call("shell", context, command=command))

@@ -3,11 +3,11 @@
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 GRACE_S: Final = 2.0  # between the request to end and the kill
 DRAIN_S: Final = 0.25  # for output that is still in the pipe when the command has ended
@@ -47,14 +47,16 @@ async def run_group(
     try:
         # A pipe of our own: with asyncio's, the end of the command is not seen while a child holds the pipe open.
         try:
-            process = await asyncio.create_subprocess_exec(
-                *argv,
-                cwd=cwd,
-                env=env,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=write_end,
-                stderr=write_end,
-                start_new_session=True,
+            process = await _started(
+                asyncio.create_subprocess_exec(
+                    *argv,
+                    cwd=cwd,
+                    env=env,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=write_end,
+                    stderr=write_end,
+                    start_new_session=True,
+                )
             )
         finally:
             os.close(write_end)
@@ -67,6 +69,20 @@ async def run_group(
         return Ended(process.returncode or 0, timed_out, open_pipe)
     finally:
         transport.close()
+
+
+async def _started(start: Coroutine[Any, Any, asyncio.subprocess.Process]) -> asyncio.subprocess.Process:
+    """The process. It runs before asyncio tells of it: who is cancelled meanwhile ends what it has begun as well, where
+    asyncio would end the process alone.
+    """
+    starting = asyncio.ensure_future(start)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        process = await starting
+        _signal_group(process, signal.SIGKILL)
+        await process.wait()
+        raise
 
 
 async def _listen(reader: asyncio.StreamReader, on_output: Callable[[bytes], None]) -> None:
