@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from agent.permissions import Allow, Ask, Grants, Mode, Refuse, decide
-from agent.tools.base import Access
+from agent.tools.base import Access, ToolError
+
+CHANGED_MEANWHILE = (
+    "The file changed while the user was asked, so they saw another change. Nothing was done. Try again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +29,13 @@ Asker = Callable[[Ask], Awaitable[Answer]]
 
 
 class ModeGate:
-    """The gate of one run. `asker` is None when nobody can be asked; `readable` are folders that are free to read."""
+    """The gate of one session. `asker` is None when nobody can be asked; `readable` are folders that are free to read.
+
+    `mode` may be set while the session is open; it counts from the next call on.
+    """
 
     def __init__(self, mode: Mode, root: Path, asker: Asker | None, readable: Iterable[Path] = ()) -> None:
-        self._mode = mode
+        self.mode = mode
         self._root = root
         self._asker = asker
         self._readable = tuple(readable)
@@ -39,7 +46,7 @@ class ModeGate:
         """None when the call may run, else the reason that the model is told."""
         async with self._one_question:  # calls that run side by side ask one after another
             decision = decide(
-                self._mode,
+                self.mode,
                 access,
                 self._root,
                 interactive=self._asker is not None,
@@ -53,11 +60,26 @@ class ModeGate:
                     return reason
                 case Ask():
                     assert self._asker is not None, "decide asks only when it may"
-                    return self._heard(access, await self._asker(decision))
+                    return await self._ask(self._asker, decision, access)
+
+    async def _ask(self, asker: Asker, ask: Ask, access: Access) -> str | None:
+        shown = await asyncio.to_thread(_diff, access)
+        answer = await asker(replace(ask, diff=shown))
+        if answer.allowed and shown is not None and await asyncio.to_thread(_diff, access) != shown:
+            return CHANGED_MEANWHILE
+        return self._heard(access, answer)
 
     def _heard(self, access: Access, answer: Answer) -> str | None:
         if not answer.allowed:
             return f"The user refused: {answer.reason}" if answer.reason else "The user refused this call."
         if answer.always:
             self._grants.remember(access, self._root)
+        return None
+
+
+def _diff(access: Access) -> str | None:
+    """What the call will change; None where that cannot be said, also because the call is going to fail."""
+    try:
+        return None if access.diff is None else access.diff()
+    except (ToolError, OSError):
         return None

@@ -34,10 +34,16 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """`question` for a person, in one line. `always`: what they would allow for the session (None: only this call)."""
+    """`question` for a person, in one line. `always`: what they would allow for the session (None: only this call).
+
+    `diff`: exactly what the call will change, as a unified diff (None: a command, or nothing that can be shown); it may
+    hold control characters. `pattern`: the rule that "always" stands for, where it is one, as in `shell(git status *)`.
+    """
 
     question: str
     always: str | None = None
+    diff: str | None = None
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
