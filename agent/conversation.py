@@ -29,6 +29,7 @@ from agent.ledger import Ledger
 from agent.ledger_rows import SessionRow
 from agent.loop import Limits, Loop
 from agent.parts import Parts
+from agent.permission_rules import Rules
 from agent.permissions import Mode
 from agent.redact import Redactor
 from agent.repository import Repository
@@ -260,7 +261,9 @@ def _assemble(
         coach = Coach(context)
     keeper = Keeper(parts, forecaster, _keep_limits(settings))
     asker = None if around.asker is None else keeper.asking(around.asker)
-    gate = ModeGate(Mode(settings.mode), task.directory, asker, readable=[spill])
+    rules = Rules.parse(settings.permissions_allow, settings.permissions_ask, settings.permissions_deny)
+    home = Path(around.env["HOME"]).resolve() if around.env.get("HOME") else None
+    gate = ModeGate(Mode(settings.mode), task.directory, asker, [spill], rules, home)
     repository = Repository(context, versions, redactor)
     toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach, repository)
     if not session.resumed:

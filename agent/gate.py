@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agent.permission_rules import Rules
 from agent.permissions import Allow, Ask, Grants, Mode, Refuse, decide
 from agent.tools.base import Access, ToolError
 
@@ -31,15 +32,25 @@ Asker = Callable[[Ask], Awaitable[Answer]]
 class ModeGate:
     """The gate of one session. `asker` is None when nobody can be asked; `readable` are folders that are free to read.
 
-    `mode` may be set while the session is open; it counts from the next call on.
+    `mode` may be set while the session is open; it counts from the next call on. `home` is what `~` means in `rules`.
     """
 
-    def __init__(self, mode: Mode, root: Path, asker: Asker | None, readable: Iterable[Path] = ()) -> None:
+    def __init__(
+        self,
+        mode: Mode,
+        root: Path,
+        asker: Asker | None,
+        readable: Iterable[Path] = (),
+        rules: Rules = Rules(),  # noqa: B008 (immutable)
+        home: Path | None = None,
+    ) -> None:
         self.mode = mode
         self._root = root
         self._asker = asker
         self._readable = tuple(readable)
         self._grants = Grants()
+        self._rules = rules
+        self._home = home
         self._one_question = asyncio.Lock()
 
     async def refusal(self, access: Access) -> str | None:
@@ -52,6 +63,8 @@ class ModeGate:
                 interactive=self._asker is not None,
                 grants=self._grants,
                 readable=self._readable,
+                rules=self._rules,
+                home=self._home,
             )
             match decision:
                 case Allow():
@@ -67,13 +80,13 @@ class ModeGate:
         answer = await asker(replace(ask, diff=shown))
         if answer.allowed and shown is not None and await asyncio.to_thread(_diff, access) != shown:
             return CHANGED_MEANWHILE
-        return self._heard(access, answer)
+        return self._heard(access, answer, ask.pattern)
 
-    def _heard(self, access: Access, answer: Answer) -> str | None:
+    def _heard(self, access: Access, answer: Answer, pattern: str | None) -> str | None:
         if not answer.allowed:
             return f"The user refused: {answer.reason}" if answer.reason else "The user refused this call."
         if answer.always:
-            self._grants.remember(access, self._root)
+            self._grants.remember(access, self._root, pattern)
         return None
 
 
