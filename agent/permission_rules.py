@@ -25,9 +25,10 @@ _EFFECTS: Final = {"shell": Effect.EXECUTE, "read": Effect.READ, "edit": Effect.
 # They change what later words mean, so that no rule can say what a command does once they have run.
 _REDEFINES: Final = frozenset(
     (
-        "alias unalias hash enable source . trap set shopt bind complete export declare typeset local "
-        "readonly let read mapfile readarray getopts unset eval exec builtin command "
-    ).split()
+        *("alias", "unalias", "hash", "enable", "source", ".", "trap", "set", "shopt", "bind", "complete", "export"),
+        *("declare", "typeset", "local", "readonly", "let", "read", "mapfile", "readarray", "getopts", "unset"),
+        *("eval", "exec", "builtin", "command"),
+    )
 )
 
 PROJECT_ADDS: Final = frozenset({"permissions_ask", "permissions_deny"})

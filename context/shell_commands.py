@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 _MOST_CHARS: Final = 100_000  # of a command line; what is longer is not understood
+_BACKTICKS: Final = re.compile(r"(?<!\\)`((?:[^`\\]|\\.)*)`", re.DOTALL)
 _CONTINUED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
 _HARMLESS_TARGETS: Final = frozenset({"/dev/null", "1", "2"})
 _LISTS: Final = frozenset({"program", "list", "pipeline", "command", "command_name", "redirected_statement"})
@@ -73,6 +74,8 @@ def _parsed(text: str) -> tuple[list[Words], bool, bool]:
             commands.append(_words(node, data))
         elif node.type == "declaration_command":
             commands.append(tuple(literal(_text(child, data)) for child in node.children))
+        elif node.type in ("word", "heredoc_content", "heredoc_body") and not node.children:
+            commands += _in_backticks(node, data)
         plain = plain and _is_plain(node, data)
     return commands, plain, not root.has_error
 
@@ -83,6 +86,17 @@ def _nodes(root: "Node") -> Iterator["Node"]:
         node = waiting.pop()
         yield node
         waiting.extend(reversed(node.children))
+
+
+def _in_backticks(leaf: "Node", data: bytes) -> Iterator[Words]:
+    """What stands in backticks that the parser has taken for text."""
+    heredoc = leaf.parent if leaf.type == "heredoc_content" else leaf
+    start = heredoc.parent if heredoc is not None and heredoc.type == "heredoc_body" else None
+    signs = [_text(child, data) for child in start.children if child.type == "heredoc_start"] if start else []
+    text = _text(leaf, data)
+    if "`" in text and not any(char in sign for sign in signs for char in "'\"\\"):
+        for inside in _BACKTICKS.findall(text):
+            yield from read_script(inside.replace("\\`", "`")).commands
 
 
 def _is_plain(node: "Node", data: bytes) -> bool:

@@ -62,7 +62,7 @@ _INTERPRETERS: Final = re.compile(
     r"[\d.]*$"
 )
 _STARTS_PROGRAMS: Final = re.compile(
-    r"system|exec|popen|spawn|process|eval|import|require|`|%x|\bqx\b|getline|\||!|\be\b"
+    r"system|exec|popen|spawn|process|eval|import|require|`|%x|\bqx\b|getline|\||!|(?:^|[\d$/;,{\s])[gip\d]*e(?:\s|;|$)"
 )
 _CODE_FOLLOWS: Final = frozenset({"-c", "-e", "-E", "-r", "-ne", "-pe", "-S", "--eval"})
 _ASSIGNMENT: Final = re.compile(r"^[A-Za-z_]\w*\+?=")
@@ -105,11 +105,15 @@ def _found(words: Words) -> Iterator[Inner]:
     if not words or HOLE in name:
         return
     rest = words[1:]
+    if name == "command" and any(word in ("-v", "-V") for word in rest[:1]):
+        return  # it only tells where a program is
     if name in _PREFIXES:
         yield from _behind_prefix(rest, *_PREFIXES[name])
     elif name in _GUESSED or name.startswith(_DYNAMIC_LINKERS):
         yield from (Inner(command, certain=False) for command in _tails(rest))
         yield from _guessed(_texts(rest))
+    if name == "coproc" and "{" in rest:
+        yield Inner(rest[rest.index("{") + 1 :] or UNKNOWN)
     if name == "env":
         yield from _texts(word for word in rest if word.startswith(("-S", "--split-string")) or " " in word)
     if name in _SHELLS:

@@ -1,4 +1,4 @@
-"""Ways around `deny rm, deny git push`: none of them runs unasked, not even in mode auto; nor does `allow` let one in."""
+"""Ways around `deny rm, deny git push`: none runs unasked, not even in mode auto, and no `allow` lets one in."""
 
 from pathlib import Path
 
@@ -208,7 +208,6 @@ echo \\NLrm x
 echo 'a\'NLrm x
 cat <<EOFNL$(rm x)NLEOF
 cat <<EOFNL`rm x`NLEOF
-cat <<EOF; rm xNLtextNLEOF
 cat <<'EOF'NLtextNLEOFNLrm x
 cat <<-EOFNL	textNL	EOFNLrm x
 cat <<EOF | xargs rmNLxNLEOF
@@ -336,6 +335,7 @@ git rebase --exec 'rm x' main
 git filter-branch --tree-filter 'rm x' main
 echo 'rm x' | at now
 if rm
+cat <<EOF; rm xNLtextNLEOF
 echo "rm x
 echo $(rm x
 ( rm x
@@ -428,8 +428,7 @@ def test_usual_work_is_left_alone(command):
 @pytest.mark.parametrize("command", [*lines(PLAIN), *lines(HIDDEN)])
 def test_no_rule_allows_more_than_it_says(command):
     """Everything around the forbidden command is allowed, the wrappers too, and still no question is left out."""
-    harmless = (
-        "ls echo cat true false env sudo xargs find git sh bash time nohup eval timeout test diff tee fd sed".split()
-    )
-    rules = Rules.parse(allow=[f"shell({name} *)" for name in harmless if name != "git"] + ["shell(git log *)"])
+    harmless = ["ls", "echo", "cat", "true", "false", "env", "sudo", "xargs", "find", "sh", "bash", "time", "nohup"]
+    harmless += ["eval", "timeout", "test", "diff", "tee", "fd", "sed"]
+    rules = Rules.parse(allow=[*(f"shell({name} *)" for name in harmless), "shell(git log *)"])
     assert isinstance(decision(command, rules, Mode.ASK), Ask)
