@@ -33,6 +33,7 @@ from agent.permission_rules import Rules
 from agent.permissions import Mode
 from agent.redact import Redactor
 from agent.repository import Repository
+from agent.sandbox import confining
 from agent.session import Session, session_lock
 from agent.toolbox import Toolbox
 from agent.tools import registry
@@ -264,6 +265,10 @@ def _assemble(
     rules = Rules.parse(settings.permissions_allow, settings.permissions_ask, settings.permissions_deny)
     home = Path(around.env["HOME"]).resolve() if around.env.get("HOME") else None
     gate = ModeGate(Mode(settings.mode), task.directory, asker, [spill], rules, home)
+    if settings.sandbox == "auto":
+        own = (folders.config, folders.data, folders.cache)
+        say = lambda text: around.emit(events.Notice(text))  # noqa: E731
+        context.confine = confining(gate, task.directory, home, own, spill, say, network=settings.sandbox_network)
     repository = Repository(context, versions, redactor)
     toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach, repository)
     if not session.resumed:

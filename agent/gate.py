@@ -52,6 +52,8 @@ class ModeGate:
         self._rules = rules
         self._home = home
         self._one_question = asyncio.Lock()
+        self.confined = False
+        """Whether the command that was allowed last belongs into the sandbox: nobody was asked about it."""
 
     async def refusal(self, access: Access) -> str | None:
         """None when the call may run, else the reason that the model is told."""
@@ -66,8 +68,10 @@ class ModeGate:
                 rules=self._rules,
                 home=self._home,
             )
+            self.confined = False
             match decision:
-                case Allow():
+                case Allow(confined):
+                    self.confined = confined
                     return None
                 case Refuse(reason):
                     return reason

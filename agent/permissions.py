@@ -34,7 +34,9 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    pass
+    """`confined`: a command of which nobody was asked; it belongs into the sandbox."""
+
+    confined: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,8 @@ def decide(
     if mode is Mode.PLAN:
         return Allow()
     if not outside and not git and _allowed(mode, access.effect):
-        return Allow()
+        trusted = verdict is not None or _granted(grants, access, places)
+        return Allow(confined=access.effect is Effect.EXECUTE and not trusted)
     if not git and (verdict is not None or _granted(grants, access, places)):
         return Allow()
     why = _why(outside, git, root)
