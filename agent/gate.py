@@ -26,6 +26,14 @@ class Answer:
     reason: str | None = None
 
 
+_BY_PERSON = "The user refused"
+
+
+def by_person(refusal: str) -> bool:
+    """Whether it is the answer of a person, not of a mode or a rule."""
+    return refusal.startswith(_BY_PERSON)
+
+
 Asker = Callable[[Ask], Awaitable[Answer]]
 
 
@@ -88,7 +96,7 @@ class ModeGate:
 
     def _heard(self, access: Access, answer: Answer, pattern: str | None) -> str | None:
         if not answer.allowed:
-            return f"The user refused: {answer.reason}" if answer.reason else "The user refused this call."
+            return f"{_BY_PERSON}: {answer.reason}" if answer.reason else f"{_BY_PERSON} this call."
         if answer.always:
             self._grants.remember(access, self._root, pattern)
         return None
