@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 _MOST_CHARS: Final = 100_000  # of a command line; what is longer is not understood
 _BACKTICKS: Final = re.compile(r"(?<!\\)`((?:[^`\\]|\\.)*)`", re.DOTALL)
 _CONTINUED: Final = re.compile(r"(?<!\\)((?:\\\\)*)\\\n")
+# A command of such a name is none: the parser and bash differ on what stands there.
+_RESERVED: Final = frozenset(
+    (
+        *("{", "}", "!", "if", "then", "elif", "else", "fi", "case", "esac", "for", "select", "while", "until", "do"),
+        *("done", "function", "in", "[[", "]]", "((", "))", "coproc"),
+    )
+)
 _HARMLESS_TARGETS: Final = frozenset({"/dev/null", "1", "2"})
 _LISTS: Final = frozenset({"program", "list", "pipeline", "command", "command_name", "redirected_statement"})
 _WORDS: Final = frozenset({"word", "string", "string_content", "raw_string", "number", "concatenation"})
@@ -77,7 +84,7 @@ def _parsed(text: str) -> tuple[list[Words], bool, bool]:
         elif node.type in ("word", "heredoc_content", "heredoc_body") and not node.children:
             commands += _in_backticks(node, data)
         plain = plain and _is_plain(node, data)
-    return commands, plain, not root.has_error
+    return commands, plain, not (root.has_error or any(words[0] in _RESERVED for words in commands))
 
 
 def _nodes(root: "Node") -> Iterator["Node"]:

@@ -112,6 +112,8 @@ def _found(words: Words) -> Iterator[Inner]:
     elif name in _GUESSED or name.startswith(_DYNAMIC_LINKERS):
         yield from (Inner(command, certain=False) for command in _tails(rest))
         yield from _guessed(_texts(rest))
+    if name in ("{", "!", "coproc") and rest:  # what the parser takes for a command, and bash does not
+        yield Inner(rest)
     if name == "coproc" and "{" in rest:
         yield Inner(rest[rest.index("{") + 1 :] or UNKNOWN)
     if name == "env":

@@ -35,7 +35,7 @@ def literal(raw: str) -> str:
         char, after = raw[at], raw[at + 1 : at + 2]
         match char:
             case "\\":
-                out.append("" if after == "\n" else after)
+                out.append("" if after == "\n" else after or char)
                 at += 2
             case "'":
                 end = _end(raw, at + 1, "'")
