@@ -296,7 +296,8 @@ def traps():
 
 def bash_leaves_a_mark(traps: Path, text: str) -> bool:
     mark, here = traps / "mark", traps / "cwd"
-    mark.unlink(missing_ok=True)
+    for left in (mark, *here.iterdir()):
+        left.unlink(missing_ok=True)
     env = {"PATH": str(traps), "MARK": str(mark)}
     told = {"cwd": here, "env": env, "capture_output": True, "timeout": 10, "stdin": subprocess.DEVNULL}
     subprocess.run(["/bin/bash", "-c", text], check=False, **told)
