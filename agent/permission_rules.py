@@ -10,15 +10,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
-
-import pathspec
+from typing import TYPE_CHECKING, Final
 
 from agent.tools.base import Access, Effect
 from context.shell_commands import UNKNOWN, Script, Words, read_script
 from context.shell_inner import hints, inner, name_of, without_options
 from context.shell_pattern import Fit, Pattern
 from context.shell_words import HOLE
+
+if TYPE_CHECKING:
+    import pathspec
 
 _RULE: Final = re.compile(r"^\s*(shell|read|edit)\s*(?:\((.*)\))?\s*$", re.DOTALL)
 _EFFECTS: Final = {"shell": Effect.EXECUTE, "read": Effect.READ, "edit": Effect.WRITE}
@@ -222,7 +223,7 @@ def _resolved(path: Path) -> Path:
         return path
 
 
-def _specs(pattern: str, places: Places, strictly: bool) -> Iterable[tuple[Path | None, pathspec.GitIgnoreSpec]]:
+def _specs(pattern: str, places: Places, strictly: bool) -> "Iterable[tuple[Path | None, pathspec.GitIgnoreSpec]]":
     """Pairs of a folder and a pattern below it, in the syntax of .gitignore."""
     if pattern == "~" or pattern.startswith("~/"):
         base, rest = places.home, pattern[1:] or "/"
@@ -241,5 +242,7 @@ def _specs(pattern: str, places: Places, strictly: bool) -> Iterable[tuple[Path 
         yield (folder, _spec(f"/{tail}")) if tail else (folder.parent, _spec(f"/{folder.name}"))
 
 
-def _spec(pattern: str) -> pathspec.GitIgnoreSpec:
+def _spec(pattern: str) -> "pathspec.GitIgnoreSpec":
+    import pathspec  # settings are read before anything is on the screen, and rules of paths are rare
+
     return pathspec.GitIgnoreSpec.from_lines([pattern])
