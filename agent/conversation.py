@@ -29,9 +29,11 @@ from agent.ledger import Ledger
 from agent.ledger_rows import SessionRow
 from agent.loop import Limits, Loop
 from agent.parts import Parts
+from agent.permission_rules import Rules
 from agent.permissions import Mode
 from agent.redact import Redactor
 from agent.repository import Repository
+from agent.sandbox import confining
 from agent.session import Session, session_lock
 from agent.toolbox import Toolbox
 from agent.tools import registry
@@ -260,7 +262,13 @@ def _assemble(
         coach = Coach(context)
     keeper = Keeper(parts, forecaster, _keep_limits(settings))
     asker = None if around.asker is None else keeper.asking(around.asker)
-    gate = ModeGate(Mode(settings.mode), task.directory, asker, readable=[spill])
+    rules = Rules.parse(settings.permissions_allow, settings.permissions_ask, settings.permissions_deny)
+    home = Path(around.env["HOME"]).resolve() if around.env.get("HOME") else None
+    gate = ModeGate(Mode(settings.mode), task.directory, asker, [spill], rules, home)
+    if settings.sandbox == "auto":
+        own = (folders.config, folders.data, folders.cache)
+        say = lambda text: around.emit(events.Notice(text))  # noqa: E731
+        context.confine = confining(gate, task.directory, home, own, spill, say, network=settings.sandbox_network)
     repository = Repository(context, versions, redactor)
     toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach, repository)
     if not session.resumed:

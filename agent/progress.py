@@ -9,6 +9,7 @@ from context.block import ToolCall
 
 REPEATS_BEFORE_STOP: Final = 5
 ERRORS_BEFORE_STOP: Final = 3
+REFUSALS_BEFORE_STOP: Final = 3
 REPEATED: Final = "(The same call gave the same result before. Do something else.)"
 SAME_ERROR: Final = (
     "(The same error as with the last arguments. Find out what brings it about, or say what keeps you from going on.)"
@@ -27,20 +28,28 @@ class Progress:
         self._errors: dict[tuple[str, str], list[str]] = {}
         self._new_errors: dict[tuple[str, str], str] = {}  # of the reply at hand, with the first arguments
         self._worked = False  # whether one of its calls did
+        self._refused: Counter[tuple[str, str]] = Counter()  # calls that a person has refused, in this turn
 
     def begin_turn(self) -> None:
         self._known.clear()
         self._outcomes.clear()
         self._errors = {}
+        self._refused.clear()
 
     def begin_reply(self) -> None:
         self._new_errors, self._worked = {}, False
 
-    def note(self, call: ToolCall, text: str, *, failed: bool) -> str | None:
-        """A call gave `text`. What to tell the model of that, if it is nothing new."""
+    def note(self, call: ToolCall, text: str, *, failed: bool, refused: bool = False) -> str | None:
+        """A call gave `text`. What to tell the model of that, if it is nothing new.
+
+        `refused`: a person said no. That is news each time, and no error: the model may try as many other ways as it
+        likes, but not the very same call.
+        """
         told = _NO_NEWS.sub("", text)
         outcome, error = (call.name, call.arguments, told), (call.name, told)
-        if failed:
+        if refused:
+            self._refused[call.name, call.arguments] += 1
+        elif failed:
             self._new_errors.setdefault(error, call.arguments)
         else:
             self._worked = True
@@ -63,8 +72,11 @@ class Progress:
     def stuck(self, calls: Sequence[ToolCall]) -> str | None:
         """What the model keeps doing in vain, if it does: one of `calls` gave the same result REPEATS_BEFORE_STOP
         times while nothing new came up, or a tool the same error ERRORS_BEFORE_STOP times in a row, whatever its
-        arguments.
+        arguments, or a person refused the very same call REFUSALS_BEFORE_STOP times.
         """
+        for call in calls:
+            if self._refused[call.name, call.arguments] >= REFUSALS_BEFORE_STOP:
+                return f"calling {call.name} though you refused that"
         for (name, _), ways in self._errors.items():
             if len(ways) >= ERRORS_BEFORE_STOP:
                 return f"getting the same error from {name}"

@@ -26,8 +26,7 @@ class Redactor:
     def __init__(self, env: Mapping[str, str]) -> None:
         names: dict[str, str] = {}
         for name in sorted(env):
-            secret = bool(_SECRET_NAME.search(name)) and not _NAMES_A_PLACE.search(name)
-            for value in _values(env[name] if secret else _password_in(env[name])):
+            for value in _values(env[name] if _is_secret(name) else _password_in(env[name])):
                 names.setdefault(value, name)
         self._names: Final = names
         self._values: Final = sorted(names, key=lambda value: (-len(value), value))
@@ -71,6 +70,15 @@ class Redactor:
 
     def _placeholder(self, match: re.Match[str]) -> str:
         return f"[secret {self._names[match[0]]}]"
+
+
+def secret_names(env: Mapping[str, str]) -> list[str]:
+    """The variables whose names say that they hold a secret."""
+    return [name for name in env if _is_secret(name)]
+
+
+def _is_secret(name: str) -> bool:
+    return bool(_SECRET_NAME.search(name)) and not _NAMES_A_PLACE.search(name)
 
 
 class RedactingStream:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from agent import events
 from agent.clock import Clock
+from agent.gate import by_person
 from agent.house_rules import nested_rules
 from agent.progress import Progress
 from agent.redact import Redactor
@@ -124,7 +125,8 @@ class Toolbox:
     async def _run_one(self, call: ToolCall, position: int) -> ToolResult:
         output = await self._output(call, position)
         text = clean_text(self._redact(output.text))
-        if (hint := self._progress.note(call, text, failed=output.is_error or output.complains)) is not None:
+        failed, refused = output.is_error or output.complains, output.is_error and by_person(output.text)
+        if (hint := self._progress.note(call, text, failed=failed, refused=refused)) is not None:
             text = f"{text}\n{hint}"
         result = ToolResult(call.id, text, output.is_error)
         seen = dict(self._context.seen)

@@ -1,6 +1,6 @@
 """What a tool is: a spec for the model, an effect for the permissions, and a coroutine that does the work."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -25,13 +25,15 @@ class Access:
     """What one call is about to touch.
 
     `paths` as resolved (symlinks and `..` followed); `summary` is one line for a person; `command` is the whole text
-    that an EXECUTE call runs.
+    that an EXECUTE call runs. `diff` reads and works out the unified diff of exactly what a WRITE call will change;
+    None where there is nothing to show. It raises the ToolError that the call would end with.
     """
 
     effect: Effect
     summary: str
     paths: tuple[Path, ...] = ()
     command: str = ""
+    diff: Callable[[], str | None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,22 @@ class Page:
     cut: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Confined:
+    """A command line and its environment as it is to run. `limits`: in a sandbox, and what it may not do, in one
+    sentence for the model.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    limits: str | None = None
+
+
+async def unconfined(argv: Sequence[str], env: Mapping[str, str]) -> Confined:
+    """The command as it is."""
+    return Confined(tuple(argv), env)
+
+
 @dataclass(slots=True)
 class ToolContext:
     """What tools share in one session.
@@ -100,7 +118,7 @@ class ToolContext:
     model last saw it, by resolved path (rebuilt from the ledger on resume). `shown`: which pages of that content are in
     the prompt; a file in `seen` that has no entry here was seen as a whole, at a time that is no longer known. Whoever
     takes blocks out of the prompt (compaction, a new epoch) clears `shown`. `on_output` receives live output. `env` is
-    the environment of commands.
+    the environment of commands. `confine` puts a command into the sandbox, where it is to run in one.
     """
 
     root: Path
@@ -110,6 +128,7 @@ class ToolContext:
     shown: dict[Path, list[Page]] = field(default_factory=dict)
     limits: OutputLimits = OutputLimits()
     on_output: Callable[[str], None] = lambda _: None
+    confine: Callable[[Sequence[str], Mapping[str, str]], Awaitable[Confined]] = unconfined
 
 
 class Tool(Protocol):

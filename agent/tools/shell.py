@@ -1,6 +1,7 @@
 """The tool `shell`: one command line in the working directory."""
 
 import os
+import re
 import shutil
 import signal
 from collections.abc import Mapping
@@ -20,6 +21,12 @@ DEFAULT_TIMEOUT_S: Final = 120
 
 # No pager may wait for a key, and no program may draw: there is no terminal.
 _ENV: Final = {"PAGER": "cat", "GIT_PAGER": "cat", "TERM": "dumb"}
+
+_AT_THE_FENCE: Final = re.compile(
+    "read-only file system|permission denied|operation not permitted|network is unreachable|name resolution"
+    "|could(?: not|n't) resolve|getaddrinfo|name or service not known|connection refused",
+    re.IGNORECASE,
+)
 
 _SPEC: Final = ToolSpec(
     "shell",
@@ -52,11 +59,12 @@ class _Shell:
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         timeout = arguments.get("timeout", DEFAULT_TIMEOUT_S)
         output = _Output(context)
+        confined = await context.confine([_shell(context), "-c", arguments["command"]], {**context.env, **_ENV})
         try:
             ended = await run_group(
-                [_shell(context), "-c", arguments["command"]],
+                confined.argv,
                 cwd=context.root,
-                env={**context.env, **_ENV},
+                env=confined.env,
                 time_limit=timeout,
                 on_output=output.feed,
             )
@@ -64,7 +72,7 @@ class _Shell:
             raise ToolError("The command holds half a surrogate pair, which no command line can.") from None
         except OSError as error:
             raise failure(error, "The command could not be started") from None
-        return _result(output, ended, timeout)
+        return _result(output, ended, timeout, confined.limits)
 
 
 tool: Tool = _Shell()
@@ -94,12 +102,16 @@ class _Output:
         self.excerpt.feed(self._folder.feed(text))
 
 
-def _result(output: _Output, ended: Ended, timeout: int) -> ToolOutput:
+def _result(output: _Output, ended: Ended, timeout: int, limits: str | None) -> ToolOutput:
     text = output.close()
     status = _status(ended, timeout)
     notes = [status] if ended.timed_out or ended.code or not text.strip() else []
     if ended.open_pipe and not ended.timed_out:
-        notes.append("[a background process holds the output open; what it writes from now on is lost]")
+        # In the sandbox the first process holds the output open as long as anything runs, whatever that has open.
+        who = "a background process holds the output open" if limits is None else "something runs on in the background"
+        notes.append(f"[{who}; what it writes to the output from now on is lost]")
+    if limits is not None and ended.code and _AT_THE_FENCE.search(text):
+        notes.append(f"[{limits}]")
     text = text.rstrip("\n")
     complains = bool(ended.code and text.strip())  # a failure without a word may be an answer: nothing was found
     text = "\n".join([text, *notes] if text.strip() else notes)
