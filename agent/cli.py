@@ -81,6 +81,9 @@ def run_command(
     fork: Annotated[
         bool, typer.Option("--fork", help="With --continue or --resume: go on in a copy, the session stays as it is.")
     ] = False,
+    at_turn: Annotated[
+        int | None, typer.Option(help="With --fork: go on from the end of this turn (`agent sessions --turns`).", min=1)
+    ] = None,
     effort: Annotated[str | None, typer.Option(help=f"How much the model thinks: {', '.join(EFFORTS)}.")] = None,
     max_turns: Annotated[int | None, typer.Option(help="Most calls to the model.")] = None,
     max_cost: Annotated[str | None, typer.Option(help="Most USD to spend.")] = None,
@@ -130,10 +133,14 @@ def run_command(
     command = _read_prompt(prompt)
     if fork and not (go_on or resume):
         raise UserError("--fork needs a session: --continue, or --resume SESSION. Nothing was sent.", USAGE)
+    if at_turn is not None and not fork:
+        raise UserError("--at-turn is for --fork. Nothing was sent.", USAGE)
     if go_on and resume:
         raise UserError("--continue and --resume name two sessions; give one of them. Nothing was sent.", USAGE)
     here = Path.cwd().resolve()
-    task = Task(command, here, again=go_on, session=resume, fork=fork, files=_given_files(files or [], here))
+    task = Task(
+        command, here, again=go_on, session=resume, fork=fork, at_turn=at_turn, files=_given_files(files or [], here)
+    )
     terminal = Terminal(json_lines=json_lines)
     around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
     try:

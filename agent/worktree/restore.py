@@ -108,10 +108,21 @@ class Restorer:
             self._kept[step.path] = CHANGED
         elif step.want is None and allowed is not None and step.path not in allowed:
             self._kept[step.path] = IGNORED
-        elif step.want is None and os.lstat(path).st_ctime_ns < self._source.since_ns - SETTLED_NS:
+        elif step.want is None and self._is_older(step.path):
             self._kept[step.path] = OLDER
         else:
             path.unlink()
+
+    def _is_older(self, path: str) -> bool:
+        """Whether the file was at this place already when the tree was seen that is restored: then it was ignored, or
+        not looked at. A folder that was moved is younger than what it holds.
+        """
+        limit = self._source.since_ns - SETTLED_NS
+        while path:
+            if os.lstat(self._root / path).st_ctime_ns >= limit:
+                return False
+            path = path.rpartition("/")[0]
+        return True
 
     def _put(self, step: Step) -> None:
         path, want = self._root / step.path, step.want
