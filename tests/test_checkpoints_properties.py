@@ -31,7 +31,7 @@ def with_git(root: Path) -> None:
 
 
 @pytest.mark.parametrize("env", [ENV, WITHOUT_GIT], ids=["git", "without git"])
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(start=EDITS, first=EDITS, between=EDITS, second=EDITS)
 def test_undo_brings_back_bytes_and_modes_and_redo_undoes_it(
     env: dict[str, str], start: list[Edit], first: list[Edit], between: list[Edit], second: list[Edit]
@@ -77,7 +77,7 @@ def test_undo_brings_back_bytes_and_modes_and_redo_undoes_it(
             assert not list(root.rglob("HOOKED"))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(start=EDITS, turn=EDITS, later=EDITS)
 def test_what_a_person_changed_after_the_turn_is_never_overwritten(
     start: list[Edit], turn: list[Edit], later: list[Edit]

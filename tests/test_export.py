@@ -1,4 +1,4 @@
-"""`agent export` and `agent sessions --search`: all that was said and done, in a form that does no harm to its reader."""
+"""`agent export` and `agent sessions --search`: all that was said and done, in a form that harms no reader."""
 
 import json
 from html.parser import HTMLParser
@@ -83,8 +83,10 @@ def test_sessions_are_found_by_what_was_said_in_them(exported: Emulator, run_age
     assert [found(text) for text in ("überall", "NO HEADING", "shop", "nothing like it")] == [1, 1, 1, 0]
     (session,) = json.loads(run_agent("sessions", "--json").stdout)
     turns = json.loads(run_agent("sessions", "--turns", session["session"], "--json").stdout)
-    assert [(turn["turn"], turn["command"]) for turn in turns] == [(1, HOSTILE.split("\n")[0]), (2, "Überall aufräumen")]
+    assert [(turn["turn"], turn["command"]) for turn in turns] == [
+        (1, HOSTILE.split("\n")[0]),
+        (2, "Überall aufräumen"),
+    ]
     forked = run_agent("run", "-c", "--fork", "--at-turn", "1", "--mode", "auto", "another", env=exported.env)
     assert forked.returncode == 0, forked.stderr
     assert run_agent("run", "-c", "--at-turn", "1", "x", env=exported.env).returncode == 2
-

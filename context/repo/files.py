@@ -220,8 +220,12 @@ def _walk(root: Path) -> Iterator[tuple[str, list[str]]]:
         prefix = "" if relative == "." else relative.replace(os.sep, "/") + "/"
         if ".gitignore" in names and (spec := _gitignore(Path(folder) / ".gitignore")) is not None:
             rules[prefix] = spec
+        links = {name for name in folders if os.path.islink(os.path.join(folder, name))} - _NEVER_WALKED
+        names += links  # a link to a folder is one entry, as git has it
         folders[:] = sorted(
-            name for name in folders if name not in _NEVER_WALKED and not _ignored(f"{prefix}{name}/", rules)
+            name
+            for name in folders
+            if name not in links and name not in _NEVER_WALKED and not _ignored(f"{prefix}{name}/", rules)
         )
         yield prefix, [name for name in sorted(names) if not _ignored(prefix + name, rules)]
 
