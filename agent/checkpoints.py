@@ -21,7 +21,7 @@ from agent.worktree.patch import Change, patch
 from agent.worktree.restore import CHANGED, TOO_LARGE, Kept, Restorer, Source
 from agent.worktree.store import AFTER, BEFORE, Checkpoint, Step, Store, TurnSpan
 from context.names import show_name
-from context.repo.files import list_files
+from context.repo.files import tree_names
 
 __all__ = ["AFTER", "BEFORE", "Checkpoint", "Checkpoints", "Kept", "Restored"]
 
@@ -299,9 +299,7 @@ class Checkpoints:
     def _run(self, store: Store, token: str, target: int, steps: list[Step], kept: list[Kept]) -> Restored:
         """Do what was begun under `token`. `kept`: what was left out of it."""
         point = store.checkpoint(target)
-        source = Source(
-            store.content, lambda: set(list_files(self._root, self._env).paths), point.wall_ns if point else 0
-        )
+        source = Source(store.content, lambda: tree_names(self._root, self._env)[0], point.wall_ns if point else 0)
         left = Restorer(self._root, source, token, steps).run()
         store.end_restore()
         missed = {one.path for one in left}

@@ -31,7 +31,7 @@ def with_git(root: Path) -> None:
 
 
 @pytest.mark.parametrize("env", [ENV, WITHOUT_GIT], ids=["git", "without git"])
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(start=EDITS, first=EDITS, between=EDITS, second=EDITS)
 def test_undo_brings_back_bytes_and_modes_and_redo_undoes_it(
     env: dict[str, str], start: list[Edit], first: list[Edit], between: list[Edit], second: list[Edit]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
-from context.repo.files import list_files, unignored_folders
+from context.repo.files import tree_names
 
 LARGEST: Final = 16 << 20  # bytes; a larger file is left alone
 SETTLED_NS: Final = 50_000_000  # a second change within the resolution of a file system's clock leaves no trace
@@ -80,8 +80,8 @@ def look(
     `before`: as it was seen last; what has not changed since is not read, and what has become ignored since still
     counts. `keep` is given each content that was read. `wall_ns`: the system's clock.
     """
-    listing = list_files(root, env)
-    names = {*listing.paths, *map(str, (f.relative_to(root) for f in unignored_folders(root, env))), *before}
+    listed, complete = tree_names(root, env)
+    names = listed | before.keys()
     folders, found = Folders(root), dict[str, Known]()
     hidden = _below(root, skip)
     for name in names:
@@ -92,7 +92,7 @@ def look(
         known = _seen(root / name, before.get(name), keep, wall_ns)
         if known is not None:
             found[name] = known
-    return Tree(found, listing.complete)
+    return Tree(found, complete)
 
 
 def look_at(root: Path, path: str) -> Entry | None:

@@ -63,6 +63,23 @@ def list_files(root: Path, env: Mapping[str, str], deleted: DeletedFiles | None 
     return Listing(tuple(sorted(found, key=os.fsencode)), git=False, complete=complete)
 
 
+def tree_names(root: Path, env: Mapping[str, str]) -> tuple[set[str], bool]:
+    """Files and folders below `root` that are not ignored, and whether that is all. A tracked one may be gone: git is
+    not asked, because it would look into files, and run the filters of the repository for that.
+    """
+    listed = _git_names(root, env, "ls-files", "--cached", "--others", "--exclude-standard")
+    if listed is None:
+        folders, complete = _walked(root)
+        files = {prefix + name for prefix, names in folders for name in names}
+        return files | {prefix.rstrip("/") for prefix, _ in folders if prefix}, complete
+    found = {os.fsdecode(name) for name in listed if not name.endswith(b"/")}  # with it: another repository
+    parents: set[str] = set()
+    for path in found:
+        while (path := path.rpartition("/")[0]) and path not in parents:
+            parents.add(path)
+    return found | parents | _empty_folders(root, env, parents), True
+
+
 def branch(root: Path, env: Mapping[str, str]) -> str | None:
     """What is checked out: `on branch NAME`, `at COMMIT, on no branch`; None where there is no repository."""
     name = _git(root, env, "symbolic-ref", "--short", "-q", "HEAD")
