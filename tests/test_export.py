@@ -36,7 +36,7 @@ class Tags(HTMLParser):
         self.words.append(data)
 
 
-def test_json_holds_all_in_order(exported: Emulator, run_agent: RunAgent) -> None:
+def json_holds_all_in_order(run_agent: RunAgent) -> None:
     made = json.loads(run_agent("export", "--format", "json").stdout)
     assert made["format"] == 1
     assert [item["kind"] for item in made["items"]] == ["command", *["call", "result"] * 3, "reply"]
@@ -49,7 +49,7 @@ def test_json_holds_all_in_order(exported: Emulator, run_agent: RunAgent) -> Non
     assert float(made["cost_usd"]) > 0
 
 
-def test_html_stands_alone_and_runs_nothing(exported: Emulator, run_agent: RunAgent, tmp_path: Path) -> None:
+def html_stands_alone_and_runs_nothing(run_agent: RunAgent, tmp_path: Path) -> None:
     page = tmp_path / "session.html"
     assert run_agent("export", "--format", "html", "--output", str(page)).returncode == 0
     seen = Tags()
@@ -60,18 +60,28 @@ def test_html_stands_alone_and_runs_nothing(exported: Emulator, run_agent: RunAg
     assert "prefers-color-scheme: dark" in page.read_text(encoding="utf-8")
 
 
-def test_markdown_keeps_what_was_said_inside_its_fence(exported: Emulator, run_agent: RunAgent) -> None:
+def markdown_keeps_what_was_said_inside_its_fence(run_agent: RunAgent) -> None:
     shown = run_agent("export").stdout
     assert f"````text\n{HOSTILE}\n````" in shown
     assert "\n- cost: $" in shown
 
 
-def test_a_file_that_is_there_is_left(exported: Emulator, run_agent: RunAgent, repository: Path) -> None:
+def a_file_that_is_there_is_left(run_agent: RunAgent, repository: Path) -> None:
     before = (repository / "price.py").read_bytes()
     result = run_agent("export", "--output", "price.py")
     assert (result.returncode, (repository / "price.py").read_bytes()) == (2, before)
     assert "is there already" in result.stderr
     assert run_agent("export", "--format", "pdf").returncode == 2
+
+
+def test_exports_are_whole_and_harmless(
+    exported: Emulator, run_agent: RunAgent, tmp_path: Path, repository: Path
+) -> None:
+    """One session, four looks at it: a run takes seconds."""
+    json_holds_all_in_order(run_agent)
+    html_stands_alone_and_runs_nothing(run_agent, tmp_path)
+    markdown_keeps_what_was_said_inside_its_fence(run_agent)
+    a_file_that_is_there_is_left(run_agent, repository)
 
 
 def test_sessions_are_found_by_what_was_said_in_them(exported: Emulator, run_agent: RunAgent) -> None:
