@@ -16,6 +16,7 @@ from agent.cli_cache import cache_app
 from agent.cli_lens import lens_command
 from agent.cli_models import models_app
 from agent.cli_parts import chosen_session, given_text, print_json, run_to_end
+from agent.cli_sessions import export_command, sessions_command
 from agent.config import EFFORTS, MODES, Folders, load
 from agent.errors import FAILED, USAGE, UserError
 from backends.base import BackendError
@@ -32,6 +33,8 @@ app: Final = typer.Typer(
 app.add_typer(models_app, name="models")
 app.add_typer(cache_app, name="cache")
 app.command("lens")(lens_command)
+app.command("sessions")(sessions_command)
+app.command("export")(export_command)
 
 
 def run() -> None:
@@ -81,6 +84,9 @@ def run_command(
     fork: Annotated[
         bool, typer.Option("--fork", help="With --continue or --resume: go on in a copy, the session stays as it is.")
     ] = False,
+    at_turn: Annotated[
+        int | None, typer.Option(help="With --fork: go on from the end of this turn (`agent sessions --turns`).", min=1)
+    ] = None,
     effort: Annotated[str | None, typer.Option(help=f"How much the model thinks: {', '.join(EFFORTS)}.")] = None,
     max_turns: Annotated[int | None, typer.Option(help="Most calls to the model.")] = None,
     max_cost: Annotated[str | None, typer.Option(help="Most USD to spend.")] = None,
@@ -130,10 +136,14 @@ def run_command(
     command = _read_prompt(prompt)
     if fork and not (go_on or resume):
         raise UserError("--fork needs a session: --continue, or --resume SESSION. Nothing was sent.", USAGE)
+    if at_turn is not None and not fork:
+        raise UserError("--at-turn is for --fork. Nothing was sent.", USAGE)
     if go_on and resume:
         raise UserError("--continue and --resume name two sessions; give one of them. Nothing was sent.", USAGE)
     here = Path.cwd().resolve()
-    task = Task(command, here, again=go_on, session=resume, fork=fork, files=_given_files(files or [], here))
+    task = Task(
+        command, here, again=go_on, session=resume, fork=fork, at_turn=at_turn, files=_given_files(files or [], here)
+    )
     terminal = Terminal(json_lines=json_lines)
     around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
     try:
@@ -243,26 +253,6 @@ def context_command(
         print_json(report.to_json())
     else:
         print_context(report)
-
-
-@app.command()
-def sessions(
-    here: Annotated[bool, typer.Option("--here", help="Only those of this directory.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
-) -> None:
-    """The sessions there are, newest first."""
-    from agent.ledger import Ledger
-    from agent.reports.sessions import print_sessions, summarise, to_json
-
-    with Ledger.open(Folders.find(os.environ).ledger) as ledger:
-        summaries = summarise(ledger, ledger.sessions(show_name(os.getcwd()) if here else None))
-    if as_json:
-        print_json(to_json(summaries))
-    elif summaries:
-        print_sessions(summaries)
-    else:
-        where = " in this directory" if here else ""
-        sys.stdout.write(f'There are no sessions{where} yet. Start one: agent run "…"\n')
 
 
 @app.command()

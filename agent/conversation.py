@@ -55,8 +55,9 @@ from context.repo.watch import Watch
 class Task:
     """What to do, and in which session. `session`: the id to go on with; `again`: go on with the last session of the
     directory; neither: a new one, which is called like the `command`. `fork`: in a copy of it, so that it stays as it
-    is. `one_shot`: the program ends with this command. `files`: paths, relative to `directory`, that the model is shown
-    from the start: in the snapshot of a new session, else with the command.
+    is; `at_turn`: as that was at the end of its turn of this number. `one_shot`: the program ends with this command.
+    `files`: paths, relative to `directory`, that the model is shown from the start: in the snapshot of a new session,
+    else with the command.
     """
 
     command: str
@@ -64,6 +65,7 @@ class Task:
     again: bool = False
     session: str | None = None
     fork: bool = False
+    at_turn: int | None = None
     one_shot: bool = False
     files: tuple[str, ...] = ()
 
@@ -329,7 +331,7 @@ def _open_session(
 ) -> Session:
     if row is not None:
         if task.fork:
-            return Session.fork(ledger, row, now=around.clock.now(), title=task.command)
+            return Session.fork(ledger, row, now=around.clock.now(), title=task.command, turn=task.at_turn)
         return Session.resume(ledger, row)
     return Session.create(
         ledger,

@@ -86,8 +86,10 @@ class Ledger:
             )
             self._append(connection, row.id, 0, 0, head)
 
-    def fork_session(self, row: SessionRow) -> None:
-        """Record a new session that begins with the first `forked_at` blocks of its parent, and knows what that saw."""
+    def fork_session(self, row: SessionRow, *, seen: bool = True) -> None:
+        """Record a new session that begins with the first `forked_at` blocks of its parent's epoch. `seen`: whether
+        its model knows the files that the parent's has seen.
+        """
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -101,9 +103,15 @@ class Ledger:
                 "WHERE session = ? AND epoch = ? AND position < ?",
                 (row.id, row.parent, row.forked_epoch, row.forked_at),
             )
-            connection.execute(
-                "INSERT INTO seen SELECT ?, path, digest FROM seen WHERE session = ?", (row.id, row.parent)
+            connection.execute(  # of a last reply whose calls were not answered: what ran there does not run again
+                "INSERT INTO tool_run SELECT ?, epoch, position, tool_call, started, finished, text, is_error "
+                "FROM tool_run WHERE session = ? AND epoch = ? AND position = ? - 1",
+                (row.id, row.parent, row.forked_epoch, row.forked_at),
             )
+            if seen:
+                connection.execute(
+                    "INSERT INTO seen SELECT ?, path, digest FROM seen WHERE session = ?", (row.id, row.parent)
+                )
 
     def session(self, session_id: str) -> SessionRow | None:
         rows = self._database.rows("SELECT * FROM session WHERE id = ?", session_id)
@@ -332,23 +340,25 @@ class Ledger:
         With `scope`, the last one made in it. A fork that has made none goes on from its parent's. A request that was
         refused or never arrived wrote nothing, and is no place to look for a cached prefix.
         """
-        where, most = session_id, None  # blocks that the session shares with `where`; None: it is the session
+        # Epoch and blocks that the session shares with `where`; None: it is the session.
+        where, most = session_id, (None, None)  # type: str, tuple[int | None, int | None]
         while True:
             rows = self._database.rows(
-                "SELECT * FROM call WHERE session = ? AND (? IS NULL OR blocks <= ?) AND purpose = 'turn' "
+                "SELECT * FROM call WHERE session = ? AND (? IS NULL OR epoch < ? OR (epoch = ? AND blocks <= ?)) "
+                "AND purpose = 'turn' "
                 "AND (status = 'done' OR fresh IS NOT NULL) "
                 "AND (? IS NULL OR (endpoint = ? AND model = ? AND effort IS ?)) "
                 "ORDER BY number DESC LIMIT 1",  # one step back in the index, however many calls there are
-                *(where, most, most),
+                *(where, most[0], most[0], most[0], most[1]),
                 *((scope.endpoint, scope.endpoint, scope.model, scope.effort) if scope else (None, None, None, None)),
             )
             if rows:
                 return call_row(rows[0])
-            query = "SELECT parent, forked_at FROM session WHERE id = ? AND parent IS NOT NULL"
+            query = "SELECT parent, forked_epoch, forked_at FROM session WHERE id = ? AND parent IS NOT NULL"
             if not (forked := self._database.rows(query, where)):
                 return None
-            where, at = forked[0]["parent"], forked[0]["forked_at"]
-            most = at if most is None else min(most, at)
+            where, at = forked[0]["parent"], (forked[0]["forked_epoch"] or 0, forked[0]["forked_at"])
+            most = at if most[0] is None else min(most, at)
 
     def last_elsewhere(self, session_id: str, scope: Scope, since: float) -> CallRow | None:
         """The last call in `scope` that another session made after `since` and that was answered."""
@@ -365,9 +375,13 @@ class Ledger:
         return call_row(rows[0]) if rows else None
 
     def last_turn(self, session_id: str) -> int:
-        """The number of the session's last turn, 0 before the first."""
+        """The number of the session's last turn, 0 before the first. A fork without one goes on from its parent's."""
         rows = self._database.rows("SELECT max(turn) AS turn FROM call WHERE session = ?", session_id)
-        return int(rows[0]["turn"] or 0)
+        if rows[0]["turn"] is not None:
+            return int(rows[0]["turn"])
+        from agent.turns import turns
+
+        return max((turn.number for turn in turns(self, session_id)), default=0)
 
     def last_status(self, session_id: str) -> str | None:
         """How the session's last call ended; None before the first."""

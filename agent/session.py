@@ -8,13 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.database import LedgerError
+from agent.errors import USAGE, UserError
 from agent.ledger import Ledger, SessionBusyError
 from agent.ledger_rows import EpochRow, SessionRow
 from agent.tool_record import NOTHING_SEEN
+from agent.turns import Turn, turns
 from context.block import Block, Role, Text, ToolResult
 from context.layers.history import CIRCLED, CUT_REPLY, INTERRUPTED, reply_block, results_block
 from context.names import show_name
-from context.notices import Environment
+from context.notices import UNTOLD, Environment
 from context.prompt import Prompt
 
 _TITLE_LENGTH = 80
@@ -55,13 +57,24 @@ class Session:
         return cls(row.id, ledger, prompt, told, resumed=True, epoch=epoch, turn=ledger.last_turn(row.id))
 
     @classmethod
-    def fork(cls, ledger: Ledger, row: SessionRow, *, now: float, title: str) -> "Session":
-        """A new session that goes on from all that the stored one holds; that one stays as it is."""
-        epoch = ledger.epoch(row.id)
-        prompt = ledger.prompt(row.id, epoch=epoch)
+    def fork(cls, ledger: Ledger, row: SessionRow, *, now: float, title: str, turn: int | None = None) -> "Session":
+        """A new session that goes on from all that the stored one holds; that one stays as it is.
+
+        `turn`: from the end of that turn, as it was sent then. What the model had been told and shown by then is not
+        recorded: it is told anew, and has to read a file again before it edits it. Raises UserError for a turn that
+        there is not.
+        """
+        at = None if turn is None else _find_turn(ledger, row, turn)
+        where, epoch, told = row.id, ledger.epoch(row.id), row.told
+        known = at is None or (at.session, at.epoch, at.whole) == (row.id, epoch, True)
+        if at is not None and not known:
+            where, epoch, told = at.session, at.epoch, UNTOLD.to_json()
+        prompt = ledger.prompt(where, blocks=at.end if at else None, epoch=epoch)
         session_id, shown = new_session_id(now), show_name(" ".join(title.split())[:_TITLE_LENGTH])
-        ledger.fork_session(SessionRow(session_id, now, row.directory, shown, row.told, row.id, prompt.length, epoch))
-        return cls(session_id, ledger, prompt, ledger.told(row), resumed=True, epoch=epoch)
+        forked = SessionRow(session_id, now, row.directory, shown, told, where, prompt.length, epoch)
+        ledger.fork_session(forked, seen=known)
+        number = ledger.last_turn(row.id) if at is None else at.number
+        return cls(session_id, ledger, prompt, ledger.told(forked), resumed=True, epoch=epoch, turn=number)
 
     def append(
         self,
@@ -110,6 +123,15 @@ class Session:
         results = {run.tool_call: run.result or _interrupted(run.tool_call) for run in runs.values()}
         self.append([results_block(last.tool_calls, results)])
         return []
+
+
+def _find_turn(ledger: Ledger, row: SessionRow, number: int) -> Turn:
+    found = turns(ledger, row.id)
+    for turn in found:
+        if turn.number == number:
+            return turn
+    there = f"It has {found[0].number} to {found[-1].number}" if found else "It has none yet"
+    raise UserError(f"Session {row.id} has no turn {number}. {there}. Nothing was sent.", USAGE)
 
 
 def _interrupted(tool_call: str) -> ToolResult:

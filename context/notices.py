@@ -28,6 +28,9 @@ class Environment:
         return cls(**json.loads(text))
 
 
+UNTOLD = Environment("", "", "", asks=False)
+"""Where it is not known what the model was told: it is told everything."""
+
 _MODES = {
     "plan": "Mode: plan. Read only: look, think and propose; edits and commands are refused.",
     "ask": "Mode: ask. The user confirms each edit and command.",
@@ -48,6 +51,8 @@ def first_notices(now: Environment) -> list[str]:
 def changes(told: Environment, now: Environment) -> list[str]:
     """What differs from what the model was told last, one sentence each."""
     notices = []
+    if told == UNTOLD:
+        notices.append("Time has passed: files may have changed since you saw them. Read again what you rely on.")
     if now.date != told.date:
         notices.append(f"The date is now {now.date}.")
     if now.directory != told.directory:

@@ -57,10 +57,11 @@ class Desk:
         expect: int = 0,
         again: bool = True,
         fork: bool = False,
+        at_turn: int | None = None,
         files: tuple[str, ...] = (),
         **settings: object,
     ) -> None:
-        task = Task(command, self.repository, again=again, fork=fork, files=files)
+        task = Task(command, self.repository, again=again, fork=fork, at_turn=at_turn, files=files)
         around = Surroundings(self.env, self.clock, lambda: 0.0, self.seen.append, NO_DOWNLOADS, None)
         chosen = replace(self.settings, **settings)  # type: ignore[arg-type]
         code = asyncio.run(run_once(task, chosen, self.folders, around))

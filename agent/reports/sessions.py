@@ -1,17 +1,55 @@
 """`agent sessions`: what there is to go on with."""
 
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from agent.ledger import Ledger
 from agent.ledger_rows import SessionRow
-from agent.reports.console import report_console
+from agent.reports.console import print_rows, report_console
 from agent.reports.totals import Totals, money, percent, total_of
+from agent.turns import Turn, said
+from context.fold import is_command
 
 
 def summarise(ledger: Ledger, rows: list[SessionRow]) -> list[tuple[SessionRow, Totals]]:
     """Each session with the totals of its calls."""
     return [(row, total_of(ledger.calls(row.id))) for row in rows]
+
+
+def find(ledger: Ledger, rows: list[SessionRow], text: str) -> list[SessionRow]:
+    """Those of `rows` that have `text` in their title, directory or a command, whatever its case."""
+    wanted = text.casefold()
+    return [row for row in rows if any(wanted in part.casefold() for part in _texts(ledger, row))]
+
+
+def _texts(ledger: Ledger, row: SessionRow) -> Iterator[str]:
+    yield row.title
+    yield row.directory
+    yield from (said(block) for block in ledger.prompt(row.id) if is_command(block))
+
+
+def turns_json(found: Sequence[Turn]) -> list[dict[str, Any]]:
+    """Documented in docs/sessions.md. Unknown is null."""
+    return [
+        {
+            "turn": turn.number,
+            "command": turn.command,
+            "started": turn.started,
+            "cost_usd": None if turn.cost_usd is None else str(turn.cost_usd),
+        }
+        for turn in found
+    ]
+
+
+def print_turns(found: Sequence[Turn]) -> None:
+    print_rows(
+        (
+            str(turn.number),
+            f"{datetime.fromtimestamp(turn.started):%Y-%m-%d %H:%M}  {money(turn.cost_usd)}  {turn.command}",
+        )
+        for turn in found
+    )
 
 
 def to_json(summaries: list[tuple[SessionRow, Totals]]) -> list[dict[str, Any]]:

@@ -65,6 +65,23 @@ def list_files(root: Path, env: Mapping[str, str], deleted: DeletedFiles | None 
     return Listing(tuple(sorted(found, key=os.fsencode)), git=False, complete=complete)
 
 
+def tree_names(root: Path, env: Mapping[str, str]) -> tuple[set[str], bool]:
+    """Files and folders below `root` that are not ignored, and whether that is all. A tracked one may be gone: git is
+    not asked, because it would look into files, and run the filters of the repository for that.
+    """
+    listed = _git_names(root, env, "ls-files", "--cached", "--others", "--exclude-standard")
+    if listed is None:
+        folders, complete = _walked(root)
+        files = {prefix + name for prefix, names in folders for name in names}
+        return files | {prefix.rstrip("/") for prefix, _ in folders if prefix}, complete
+    found = {os.fsdecode(name) for name in listed if not name.endswith(b"/")}  # with it: another repository
+    parents: set[str] = set()
+    for path in found:
+        while (path := path.rpartition("/")[0]) and path not in parents:
+            parents.add(path)
+    return found | parents | _empty_folders(root, env, parents), True
+
+
 def branch(root: Path, env: Mapping[str, str]) -> str | None:
     """What is checked out: `on branch NAME`, `at COMMIT, on no branch`; None where there is no repository."""
     name = _git(root, env, "symbolic-ref", "--short", "-q", "HEAD")
@@ -232,8 +249,12 @@ def _walk(root: Path) -> Iterator[tuple[str, list[str]]]:
         prefix = "" if relative == "." else relative.replace(os.sep, "/") + "/"
         if ".gitignore" in names and (spec := _gitignore(Path(folder) / ".gitignore")) is not None:
             rules[prefix] = spec
+        links = {name for name in folders if os.path.islink(os.path.join(folder, name))} - _NEVER_WALKED
+        names += links  # a link to a folder is one entry, as git has it
         folders[:] = sorted(
-            name for name in folders if name not in _NEVER_WALKED and not _ignored(f"{prefix}{name}/", rules)
+            name
+            for name in folders
+            if name not in links and name not in _NEVER_WALKED and not _ignored(f"{prefix}{name}/", rules)
         )
         yield prefix, [name for name in sorted(names) if not _ignored(prefix + name, rules)]
 
