@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from agent.cli_cache import cache_app
+from agent.cli_config import config_app
 from agent.cli_lens import lens_command
 from agent.cli_models import models_app
 from agent.cli_parts import chosen_session, given_text, print_json, run_to_end
@@ -31,6 +32,7 @@ app: Final = typer.Typer(
 )
 app.add_typer(models_app, name="models")
 app.add_typer(cache_app, name="cache")
+app.add_typer(config_app, name="config")
 app.command("lens")(lens_command)
 
 
@@ -126,7 +128,7 @@ def run_command(
         "exact": exact or None,
         "compact": "off" if no_compact else None,
     }
-    settings = load(folders, env, {name: value for name, value in flags.items() if value is not None})
+    settings = load(folders, env, {name: value for name, value in flags.items() if value is not None}, Path.cwd())
     command = _read_prompt(prompt)
     if fork and not (go_on or resume):
         raise UserError("--fork needs a session: --continue, or --resume SESSION. Nothing was sent.", USAGE)
@@ -184,7 +186,7 @@ def compact_command(
 
     env = dict(os.environ)
     folders = Folders.find(env)
-    settings = load(folders, env, {} if model is None else {"model": model})
+    settings = load(folders, env, {} if model is None else {"model": model}, Path.cwd())
     terminal = Terminal(json_lines=json_lines)
     around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
     try:
@@ -233,7 +235,7 @@ def context_command(
 
     env, here = dict(os.environ), Path.cwd().resolve()
     folders = Folders.find(env)
-    settings = load(folders, env, {} if model is None else {"model": model})
+    settings = load(folders, env, {} if model is None else {"model": model}, here)
     name = find_model(choose_model(settings, env), load_catalog(folders)).name
     profile = "compact" if is_local(name) else "cloud"
     pinned = _given_files(files or [], here)

@@ -67,7 +67,7 @@ def lens_command(
             call = recorded_call(ledger, chosen_session(ledger, session).id, at)
             question = Question(prompt=ledger.prompt(call.session, call.blocks, call.epoch))
             given = {"model": call.model, **given}
-        settings = load(folders, env, given)
+        settings = load(folders, env, given, Path.cwd())
         work = (question, where, tokens, settings, folders, env, wires, terminal.downloads)
         try:
             report = run_cancellable(lambda: look(*work))

@@ -30,6 +30,7 @@ from agent.ledger_rows import SessionRow
 from agent.loop import Limits, Loop
 from agent.parts import Parts
 from agent.permissions import Mode
+from agent.project_config import project_notice
 from agent.redact import Redactor
 from agent.repository import Repository
 from agent.session import Session, session_lock
@@ -223,6 +224,8 @@ async def open_conversation(
         held = forecaster.held(around.clock.now()) if session.resumed else None
         warm = (held.tokens, held.expires) if held else (None, None)
         around.emit(events.SessionOpened(session.id, info.name, settings.mode, directory, session.resumed, *warm))
+        if notice := project_notice(task.directory, folders):
+            around.emit(events.Notice(notice))
         conversation = _assemble(
             *(parts, forecaster, counter, head, environment, task, settings, folders, redactor, around, versions)
         )
