@@ -5,7 +5,6 @@ Each command reads its flags, calls one function and turns errors into one line 
 
 import io
 import os
-import random
 import sys
 from pathlib import Path
 from typing import Annotated, Final
@@ -14,9 +13,10 @@ import typer
 
 from agent.cli_cache import cache_app
 from agent.cli_config import config_app
+from agent.cli_keys import keys_app, warn_of_keys
 from agent.cli_lens import lens_command
 from agent.cli_models import models_app
-from agent.cli_parts import chosen_session, given_text, print_json, run_to_end
+from agent.cli_parts import chosen_session, given_text, print_json, run_to_end, surroundings
 from agent.config import EFFORTS, MODES, Folders, load
 from agent.errors import FAILED, USAGE, UserError
 from backends.base import BackendError
@@ -33,6 +33,7 @@ app: Final = typer.Typer(
 app.add_typer(models_app, name="models")
 app.add_typer(cache_app, name="cache")
 app.add_typer(config_app, name="config")
+app.add_typer(keys_app, name="keys")
 app.command("lens")(lens_command)
 
 
@@ -109,7 +110,7 @@ def run_command(
     The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 1 failed, 2 usage, 3
     limit reached, 130 interrupted.
     """
-    from agent.conversation import Surroundings, Task
+    from agent.conversation import Task
     from agent.oneshot import run_once
     from agent.terminal import Terminal
 
@@ -137,7 +138,7 @@ def run_command(
     here = Path.cwd().resolve()
     task = Task(command, here, again=go_on, session=resume, fork=fork, files=_given_files(files or [], here))
     terminal = Terminal(json_lines=json_lines)
-    around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
+    around = surroundings(terminal, env, folders)
     try:
         code = run_to_end(lambda: run_once(task, settings, folders, around))
     finally:
@@ -180,7 +181,6 @@ def compact_command(
 
     Everything that was sent stays on record. Exit codes: 0 done, 1 refused or failed (nothing was changed), 2 usage.
     """
-    from agent.conversation import Surroundings
     from agent.oneshot import compact_once
     from agent.terminal import Terminal
 
@@ -188,7 +188,7 @@ def compact_command(
     folders = Folders.find(env)
     settings = load(folders, env, {} if model is None else {"model": model}, Path.cwd())
     terminal = Terminal(json_lines=json_lines)
-    around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
+    around = surroundings(terminal, env, folders)
     try:
         code = run_to_end(lambda: compact_once(session, Path.cwd().resolve(), settings, folders, around))
     finally:
@@ -229,12 +229,13 @@ def context_command(
 
     from agent.backend_choice import choose_model, find_model, load_catalog
     from agent.head import make_head
+    from agent.keys import stored_keys
     from agent.redact import Redactor
     from agent.reports.context import context_report, print_context
     from backends.llama.models import is_local
 
-    env, here = dict(os.environ), Path.cwd().resolve()
-    folders = Folders.find(env)
+    here, folders = Path.cwd().resolve(), Folders.find(os.environ)
+    env = {**stored_keys(folders, os.environ, warn_of_keys), **os.environ}
     settings = load(folders, env, {} if model is None else {"model": model}, here)
     name = find_model(choose_model(settings, env), load_catalog(folders)).name
     profile = "compact" if is_local(name) else "cloud"
@@ -275,7 +276,9 @@ def doctor(
     model: Annotated[str | None, typer.Option("--model", "-m", help="The model to try it with.")] = None,
 ) -> None:
     """What works on this machine, what does not, and why. Nothing is sent anywhere without --endpoint."""
-    env = dict(os.environ)
+    from agent.keys import stored_keys
+
+    env = {**stored_keys(Folders.find(os.environ), os.environ, warn_of_keys), **os.environ}
     if endpoint is None:
         if model is not None:
             raise UserError("--model is for --endpoint. Nothing was sent. Name one: --endpoint NAME", USAGE)

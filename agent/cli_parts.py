@@ -3,16 +3,19 @@
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
+from agent.config import Folders
 from agent.errors import INTERRUPTED, USAGE, UserError
 from backends.base import BackendError
 from context.names import show_name
 
 if TYPE_CHECKING:
+    from agent.conversation import Surroundings
     from agent.ledger import Ledger
     from agent.ledger_rows import SessionRow
+    from agent.terminal import Terminal
 
 
 def chosen_session(ledger: "Ledger", name: str | None) -> "SessionRow":
@@ -22,6 +25,18 @@ def chosen_session(ledger: "Ledger", name: str | None) -> "SessionRow":
         where = f"called {name!r}" if name else f"in {show_name(os.getcwd())}"
         raise UserError(f"There is no session {where}. `agent sessions` lists them all.", USAGE)
     return row
+
+
+def surroundings(terminal: "Terminal", env: Mapping[str, str], folders: Folders) -> "Surroundings":
+    """What a conversation takes from this process and its terminal."""
+    import random
+
+    from agent.conversation import Surroundings
+    from agent.events import Notice
+    from agent.keys import stored_keys
+
+    keys = stored_keys(folders, env, lambda line: terminal.listener(Notice(line)))
+    return Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker, keys)
 
 
 def given_text(argument: str) -> str:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from agent.redact import Redactor
 from context.block import ToolSpec
 
 
@@ -100,7 +101,7 @@ class ToolContext:
     model last saw it, by resolved path (rebuilt from the ledger on resume). `shown`: which pages of that content are in
     the prompt; a file in `seen` that has no entry here was seen as a whole, at a time that is no longer known. Whoever
     takes blocks out of the prompt (compaction, a new epoch) clears `shown`. `on_output` receives live output. `env` is
-    the environment of commands.
+    the environment of commands; `keys` are secrets, by name, that do not lie in it.
     """
 
     root: Path
@@ -110,6 +111,11 @@ class ToolContext:
     shown: dict[Path, list[Page]] = field(default_factory=dict)
     limits: OutputLimits = OutputLimits()
     on_output: Callable[[str], None] = lambda _: None
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def redactor(self) -> Redactor:
+        """Takes what is secret out of what tools show."""
+        return Redactor({**self.keys, **self.env})
 
 
 class Tool(Protocol):
