@@ -16,16 +16,25 @@ from agent.cli_config import config_app
 from agent.cli_keys import keys_app, warn_of_keys
 from agent.cli_lens import lens_command
 from agent.cli_models import models_app
-from agent.cli_parts import chosen_session, given_text, print_json, run_to_end, surroundings
+from agent.cli_parts import (
+    chosen_session,
+    errors_of_a_person,
+    exit_code_of,
+    given_text,
+    print_json,
+    run_to_end,
+    surroundings,
+)
+from agent.complete import model_names, session_ids
 from agent.config import EFFORTS, MODES, Folders, load
 from agent.errors import FAILED, USAGE, UserError
-from backends.base import BackendError
 from context.names import show_name
 
 app: Final = typer.Typer(
     name="agent",
     help="A coding agent for the terminal that keeps its prompt cache warm and accounts for every token.",
     no_args_is_help=True,
+    rich_markup_mode=None,  # plain help: drawing it with rich takes longer than all else
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -48,8 +57,10 @@ def run() -> None:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
-    except (UserError, BackendError) as error:
-        _fail(str(error), error.exit_code if isinstance(error, UserError) else FAILED)
+    except SystemExit:  # the usual end; the next line imports what it would not need
+        raise
+    except errors_of_a_person() as error:
+        _fail(str(error), exit_code_of(error))
     except BrokenPipeError:  # `agent cost | head -1`: the reader has seen enough
         _fail(None, FAILED)
     except OSError as error:
@@ -74,13 +85,21 @@ def run_command(
         str | None, typer.Argument(help="What to do. Left out, or '-': read from standard input.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="anthropic/…, openai/…, ENDPOINT/…, local/… or local:/path.gguf")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            autocompletion=model_names,
+            help="anthropic/…, openai/…, ENDPOINT/…, local/… or local:/path.gguf",
+        ),
     ] = None,
     mode: Annotated[str | None, typer.Option(help=f"What runs without asking: {', '.join(MODES)}.")] = None,
     go_on: Annotated[
         bool, typer.Option("--continue", "-c", help="Go on with the last session of this directory.")
     ] = False,
-    resume: Annotated[str | None, typer.Option(help="Go on with this session (see `agent sessions`).")] = None,
+    resume: Annotated[
+        str | None, typer.Option(autocompletion=session_ids, help="Go on with this session (see `agent sessions`).")
+    ] = None,
     fork: Annotated[
         bool, typer.Option("--fork", help="With --continue or --resume: go on in a copy, the session stays as it is.")
     ] = False,
@@ -170,10 +189,17 @@ def _read_prompt(argument: str | None) -> str:
 @app.command("compact")
 def compact_command(
     session: Annotated[
-        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
+        str | None,
+        typer.Argument(autocompletion=session_ids, help="A session; the last one of this directory when left out."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Who makes the summary; the session's last model when left out.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            autocompletion=model_names,
+            help="Who makes the summary; the session's last model when left out.",
+        ),
     ] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON event a line (docs/events.md).")] = False,
 ) -> None:
@@ -199,7 +225,8 @@ def compact_command(
 @app.command()
 def cost(
     session: Annotated[
-        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
+        str | None,
+        typer.Argument(autocompletion=session_ids, help="A session; the last one of this directory when left out."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
 ) -> None:
@@ -219,7 +246,13 @@ def cost(
 @app.command("context")
 def context_command(
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Small local models get less; the usual model when left out.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            autocompletion=model_names,
+            help="Small local models get less; the usual model when left out.",
+        ),
     ] = None,
     files: Annotated[list[str] | None, typer.Option("--file", help="As for `agent run`.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/repository.md).")] = False,
@@ -273,7 +306,9 @@ def doctor(
     endpoint: Annotated[
         str | None, typer.Option(help="Try this one with two or three small requests: does it cache, and say so?")
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="The model to try it with.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", autocompletion=model_names, help="The model to try it with.")
+    ] = None,
 ) -> None:
     """What works on this machine, what does not, and why. Nothing is sent anywhere without --endpoint."""
     from agent.keys import stored_keys

@@ -1,14 +1,12 @@
 """What several commands share."""
 
-import asyncio
 import os
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from agent.config import Folders
-from agent.errors import INTERRUPTED, USAGE, UserError
-from backends.base import BackendError
+from agent.errors import FAILED, INTERRUPTED, USAGE, UserError
 from context.names import show_name
 
 if TYPE_CHECKING:
@@ -50,8 +48,25 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
 
 
+def errors_of_a_person() -> tuple[type[Exception], ...]:
+    """The errors whose text says all: no traceback. Imported when there is one, so that `--help` need not wait."""
+    from backends.base import BackendError
+
+    return UserError, BackendError
+
+
+def exit_code_of(error: Exception) -> int:
+    from backends.llama.models import UnknownModelError
+
+    if isinstance(error, UserError):
+        return error.exit_code
+    return USAGE if isinstance(error, UnknownModelError) else FAILED
+
+
 def run_to_end(make: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run to the end; an interrupt (Ctrl-C, SIGTERM, SIGHUP) cancels the work and gives exit code 130."""
+    import asyncio
+
     from agent.signals import run_cancellable
 
     try:
@@ -60,7 +75,7 @@ def run_to_end(make: Callable[[], Coroutine[Any, Any, int]]) -> int:
         sys.stderr.write("agent: interrupted. What was recorded is kept.\n")
         return INTERRUPTED
     except BaseExceptionGroup as group:  # from a task group: the first error a person can read says it all
-        matched = group.subgroup((UserError, BackendError))
+        matched = group.subgroup(errors_of_a_person())
         if matched is None:
             raise
         raise _first(matched) from group

@@ -272,3 +272,7 @@ def test_doctor_says_what_works(run_agent: RunAgent, home: Path) -> None:
     broken = run_agent("doctor")
     assert broken.returncode == 1
     assert "max_turns" in broken.stdout
+
+
+def test_an_unknown_local_model_is_a_slip_of_usage(run_agent: RunAgent) -> None:
+    one_line(run_agent("run", "--model", "local/qwen2.5-coder-1.5", "hi"), 2, "Did you mean local/qwen2.5-coder-1.5b?")
