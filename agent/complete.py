@@ -1,5 +1,6 @@
 """What the shell completes behind `--model` and where a session is wanted. Never fails: what cannot be read is none."""
 
+import contextlib
 import os
 from typing import Final
 
@@ -16,10 +17,8 @@ def model_names(incomplete: str) -> list[str]:
 
     folders = Folders.find(os.environ)
     names = {spec.full_name for spec in registry().models.values()}
-    try:
+    with contextlib.suppress(UserError, OSError):
         names |= {model.name for model in pulled_models(folders.models)} | set(load_catalog(folders).names())
-    except (UserError, OSError):
-        pass
     return sorted(name for name in names if name.startswith(incomplete))
 
 

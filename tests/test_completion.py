@@ -19,7 +19,7 @@ def agent(tmp_path: Path, environment: dict[str, str]) -> Path:
     path = tmp_path / "bin" / "agent"
     path.parent.mkdir()
     path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{path.parent}/agent.py" "$@"\n')
-    code = f"import runpy, sys\nsys.argv[0] = 'agent'\nrunpy.run_path({str(ROOT / 'keepwarm.py')!r}, run_name='__main__')\n"
+    code = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\nsys.argv[0] = 'agent'\nimport keepwarm\nkeepwarm.main()\n"
     path.with_name("agent.py").write_text(code)
     path.chmod(0o755)
     environment["PATH"] = f"{path.parent}{os.pathsep}{environment['PATH']}"
@@ -51,7 +51,7 @@ def test_commands_models_and_sessions_are_completed(
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="installs into bash")
 def test_it_installs_for_the_shell_that_it_is_run_from(agent: Path, environment: dict[str, str], home: Path) -> None:
-    shell = pexpect.spawn("bash", ["--norc"], env=environment, encoding="utf-8", timeout=60)  # type: ignore[arg-type]
+    shell = pexpect.spawn("bash", ["--norc"], env=environment, encoding="utf-8", timeout=20)  # type: ignore[arg-type]
     shell.sendline("agent --install-completion; echo code $?")
     shell.expect("code 0")
     shell.sendline("source ~/.bashrc; echo read")
