@@ -16,12 +16,17 @@ from dataclasses import dataclass
 from typing import Final
 
 _STEP: Final = 32  # characters between two looks at the tail
-_SHORT: Final = 128  # characters; periods up to here are looked for at each step, longer ones less often
-_DOUBLINGS: Final = 6  # the longest period is 8,192 characters
+_SHORT: Final = 64  # characters; periods up to here are looked for at each step, longer ones less often
+_DOUBLINGS: Final = 7  # the longest period is 8,192 characters
 _WINDOW: Final = 3 * (_SHORT << _DOUBLINGS) + _STEP  # what must be remembered of a text
 
 _LEAST_REPEATS: Final = 3
 _PROSE: Final = 400  # characters that repeated prose takes at least before it is a loop
+_SENTENCE_REPEATS: Final = 6  # of one sentence, on one line: a chorus and lines to be written have lines of their own
+_SENTENCE: Final = 150
+_SENTENCE_WORDS: Final = 4
+_SENTENCE_SIGNS: Final = 10  # of a script without spaces
+_SENTENCE_END: Final = re.compile(r"[.!?…] |[。！？]")
 _DATA: Final = 1_200  # the same of rows, rulers and code: some dozens of equal rows are honest
 _RULER: Final = 500  # the same of one or two characters that are no prose
 _NUMBERED_REPEATS: Final = 4  # of prose in which the numbers differ: it may be a list
@@ -73,7 +78,7 @@ class Repetition:
 
     def _look(self) -> int | None:
         for level in range(_DOUBLINGS + 1):
-            if self._steps % (1 << max(0, level - 1)):  # a period of thousands need not be looked for at each step
+            if self._steps % (1 << max(0, level - 2)):  # a period of thousands need not be looked for at each step
                 continue
             if (period := _period(self._said.text, level)) is not None:
                 unit = self._said.text[-period:]
@@ -185,7 +190,8 @@ def _length(text: str, period: int) -> int:
 def _least(unit: str) -> int:
     """Characters that repetitions of `unit` take at least before they are a loop."""
     if _is_prose(unit):
-        return _PROSE
+        sentence = _SENTENCE_REPEATS * len(unit)
+        return min(_PROSE, max(_SENTENCE, sentence)) if _is_sentence(unit) else _PROSE
     return _RULER if len(unit) <= 2 else _DATA
 
 
@@ -195,6 +201,16 @@ def _is_prose(unit: str) -> bool:
         return False
     spoken = sum(char.isalpha() or char in " \0" or not char.isascii() for char in unit)
     return spoken >= _PROSE_SHARE * len(unit) and any(char.isalpha() or not char.isascii() for char in unit)
+
+
+def _is_sentence(unit: str) -> bool:
+    """Whether `unit`, which is prose, is one or more whole sentences on one line, wherever in them it begins."""
+    if "\n" in unit or "\\" in unit or (end := _SENTENCE_END.search(unit + unit)) is None:
+        return False
+    said = (unit + unit)[end.end() : end.end() + len(unit)]
+    words = sum(any(char.isalpha() for char in word) for word in said.split())
+    signs = sum(char.isalpha() and not char.isascii() for char in said)
+    return words >= _SENTENCE_WORDS or signs >= _SENTENCE_SIGNS
 
 
 def _is_numbered_prose(unit: str) -> bool:

@@ -1,5 +1,6 @@
 """Chat templates: for each family, turn n is a prefix of turn n+1, and says what the template itself would say."""
 
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -165,7 +166,7 @@ def test_a_reply_begins_behind_reasoning_that_the_template_has_opened() -> None:
         ("{% for i in range(9999) %}{% for j in range(9999) %}{% endfor %}{% endfor %}", "have no end"),
         ("{{ 1 / 0 }}", "division by zero"),
         ("{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}", "recursion"),
-        ("{{ 'a' * 1000000000000000000 }}", "MemoryError"),
+        ("{{ 'a' * 1000000000000000000 }}", "without end"),
         ("{{ cycler() }}", "at least one item"),
     ],
 )
@@ -176,6 +177,62 @@ def test_a_template_that_cannot_be_used_is_refused_in_one_line(source: str, reas
     assert "model.gguf" in str(caught.value)
     assert reason in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+DOUBLED = "{%% set ns = namespace(t=%s) %%}{%% for i in range(60) %%}{%% set ns.t = %s %%}{%% endfor %%}{{ ns.t }}"
+MACROS = "".join(f"{{% macro m{n}() %}}{{{{ m{n - 1}() }}}}{{{{ m{n - 1}() }}}}{{% endmacro %}}" for n in range(1, 60))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ 'x' * 10**10 }}",
+        "{{ [1] * 10**10 }}",
+        "{{ 2**(10**10) }}",
+        "{{ 'x'|center(10**10) }}",
+        "{{ 'x'.ljust(10**10) }}",
+        "{{ ('x'|string).zfill(10**10) }}",
+        "{{ 'x'|indent(10**10) }}",
+        "{{ messages|tojson(indent=10**10) }}",
+        "{{ [1]|batch(10**10, 'x')|list }}",
+        "{{ [1]|slice(10**10)|list }}",
+        "{{ '%10000000000d' % 1 }}",
+        "{{ '%*d' % (10**10, 1) }}",
+        "{{ '%10000000000d'|format(1) }}",
+        "{{ '{:>10000000000}'.format(1) }}",
+        "{{ '{x:>{w}}'.format_map({'x': 1, 'w': 10**10}) }}",
+        "{{ ('x' * 9999)|replace('x', 'y' * 9999) }}",
+        "{{ ('x' * 9999).replace('x', 'y' * 9999) }}",
+        "{{ ('y' * 9999).join(['x'] * 9999) }}",
+        "{{ (['x'] * 9999)|join('y' * 9999) }}",
+        DOUBLED % ("'x'", "ns.t + ns.t"),
+        DOUBLED % ("'x'", "ns.t ~ ns.t"),
+        DOUBLED % ("'x'", "ns.t|replace('x', 'xx')"),
+        DOUBLED % ("[1]", "[ns.t, ns.t]"),
+        DOUBLED % ("[1]", "ns.t + ns.t"),
+        DOUBLED % ("7", "ns.t * ns.t"),
+        "{% macro m0() %}{{ 'x' * 999 }}{% endmacro %}" + MACROS + "{{ m59() }}",
+        "{% set t = 'x' %}" + "{% set t %}{{ t }}{{ t }}{% endset %}" * 60,
+        "{% for i in range(99999) %}{{ 'x' * 9999 }}{% endfor %}",
+    ],
+)
+def test_a_template_that_would_fill_the_memory_is_refused_before_it_does(source: str) -> None:
+    tracemalloc.start()
+    with pytest.raises(BackendError, match="it makes a text without end"):
+        junctions(source)
+    assert tracemalloc.get_traced_memory()[1] < 100_000_000
+    tracemalloc.stop()
+
+
+def test_what_honest_templates_do_with_texts_is_allowed() -> None:
+    says = """{{ 'a' ~ 1 ~ none ~ 'b'.replace('b', 'cc') ~ 'x'|center(9) ~ '%03d' % 7
+        ~ '{:>5}'.format(1) ~ '%s'|format(2)
+        ~ '{"id": "1234567"}'|trim
+        ~ messages[0]|tojson(indent=4)|length ~ '-' * 40 ~ ([1, 2] + [3]) ~ (20261203 - 1) }}"""
+    head = junctions(says + CHATML).open_user
+    assert head.startswith("a1Nonecc    x")
+    assert '007    12{"id": "1234567"}' in head
+    assert f"{'-' * 40}[1, 2, 3]20261202<|im_start|>" in head
 
 
 def test_an_answer_is_written_in_the_form_of_a_call() -> None:

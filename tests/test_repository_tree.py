@@ -183,6 +183,26 @@ def test_what_recent_commits_changed_is_told_without_a_program_of_the_repository
     assert not (tmp_path / "it-ran").exists()
 
 
+def test_listing_runs_no_filter_of_the_repository(tmp_path: Path, program: Path) -> None:
+    """Git reads a file again whose time is later than that of its index, through the filter that attributes name."""
+    root = tmp_path / "repo"
+    make(root, "a.txt", ".gitattributes")
+    (root / ".gitattributes").write_text("*.txt filter=own\n")
+    os.utime(root / "a.txt", (4e9, 4e9))
+    commit_all(root)
+    git(root, "config", "filter.own.clean", str(program))
+    assert list_files(root, os.environ).paths == (".gitattributes", "a.txt")
+    assert not (tmp_path / "it-ran").exists()
+
+
+def test_a_folder_in_the_place_of_a_file_is_listed_by_what_is_in_it(tmp_path: Path) -> None:
+    make(tmp_path, "a", "b")
+    commit_all(tmp_path)
+    (tmp_path / "a").unlink()
+    make(tmp_path, "a/deep/1")
+    assert list_files(tmp_path, os.environ).paths == ("a/deep/1", "b")
+
+
 def test_what_git_tracks_and_is_not_there_is_not_listed(tmp_path: Path) -> None:
     """Deleted or renamed by a person, or left out of a sparse checkout."""
     make(tmp_path, "a/gone.py", "a/kept.py", "b/left_out.py", "b/c/left_out.py", "old.py")

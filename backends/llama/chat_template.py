@@ -48,7 +48,7 @@ _FAULTS: Final = (TypeError, ValueError, ArithmeticError, LookupError, Attribute
 """What a template can make Python raise: it divides by zero, calls itself without end, multiplies a text."""
 
 
-class _TemplateRefusalError(Exception):
+class TemplateRefusalError(Exception):
     """The template does not render a conversation in a way that can be continued."""
 
 
@@ -64,14 +64,14 @@ def find_junctions(source: str, bos: str, eos: str, origin: str) -> Junctions:
     try:
         template = _compile(source)
         plain = _junctions(template, bos, eos, system=False)
-    except (TemplateError, _TemplateRefusalError, *_FAULTS) as error:
+    except (TemplateError, TemplateRefusalError, *_FAULTS) as error:
         reason = str(error).rstrip(".") or type(error).__name__
         raise BackendError(
             ErrorKind.LOCAL, f"The chat template in {origin} cannot be used: {reason}. Choose an instruct model."
         ) from error
     try:
         with_system = _junctions(template, bos, eos, system=True)
-    except (TemplateError, _TemplateRefusalError, *_FAULTS):
+    except (TemplateError, TemplateRefusalError, *_FAULTS):
         return plain
     return replace(with_system, open_user=plain.open_user)
 
@@ -100,7 +100,7 @@ def _split(text: str, markers: Sequence[str]) -> list[str]:
     for marker in markers:
         before, found, text = text.partition(marker)
         if not found or marker in text:
-            raise _TemplateRefusalError("it drops, repeats or moves messages")
+            raise TemplateRefusalError("it drops, repeats or moves messages")
         pieces.append(before)
     return [*pieces, text]
 
@@ -121,11 +121,9 @@ def _render(template: "Template", messages: Sequence[Message], bos: str, eos: st
 
 
 def _compile(source: str) -> "Template":
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from backends.llama.template_sandbox import TemplateSandbox
 
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
+    environment = TemplateSandbox()
     environment.globals["raise_exception"] = _refuse
     environment.globals["range"] = _bounded_range()
     if "strftime_now is defined" not in source:
@@ -144,11 +142,11 @@ def _bounded_range() -> Callable[..., range]:
         numbers = range(*bounds)
         left -= len(numbers)
         if left < 0:
-            raise _TemplateRefusalError("its loops have no end")
+            raise TemplateRefusalError("its loops have no end")
         return numbers
 
     return bounded
 
 
 def _refuse(message: str) -> Any:
-    raise _TemplateRefusalError(message)
+    raise TemplateRefusalError(message)

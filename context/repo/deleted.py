@@ -7,6 +7,7 @@ name appears in a folder or goes from it only along with the folder's times of m
 
 import hashlib
 import os
+import stat
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,34 @@ class _RefusedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class FolderStates:
+    """Of the folders that files lie in. `state` changes whenever a name in them does; `newest`: the time of the last
+    such change, in nanoseconds. `links`: those that are links, relative to the root.
+    """
+
+    state: bytes
+    newest: int
+    links: tuple[bytes, ...]
+
+
+def folder_states(root: Path, names: Iterable[bytes]) -> FolderStates:
+    """The folders of the files below `root` with these names, relative to it."""
+    top = os.fsencode(root) + b"/"
+    seen, links, newest = [], [], 0
+    for folder in folders_of(names):
+        try:
+            told = os.lstat(top + folder)
+        except OSError:
+            seen.append(_ABSENT)
+            continue
+        newest = max(newest, told.st_ctime_ns)
+        seen.append(b"%d %d %d %d" % (told.st_mode, told.st_ino, told.st_mtime_ns, told.st_ctime_ns))
+        if stat.S_ISLNK(told.st_mode) and folder:
+            links.append(folder)
+    return FolderStates(b"\n".join(seen), newest, tuple(links))
+
+
+@dataclass(frozen=True, slots=True)
 class DeletedFiles:
     """`remembered` gives what was made for a key that says all that it depends on, or makes it; `now`: seconds since
     1970, UTC.
@@ -31,14 +60,13 @@ class DeletedFiles:
     remembered: Callable[[str, Callable[[], str]], str]
     now: Callable[[], float]
 
-    def names(self, root: Path, tracked: bytes, names: Iterable[bytes], ask: Ask) -> list[bytes] | None:
+    def names(self, root: Path, tracked: bytes, folders: FolderStates, ask: Ask) -> list[bytes] | None:
         """Those of the tracked files below `root` that are not there; None where git does not say. `tracked`: all that
-        git says of them; `names`: theirs, relative to `root`; `ask`: asks git.
+        git says of them; `folders`: what they lie in; `ask`: asks git.
         """
-        state, newest = _state(root, _folders(names))
-        if newest > self.now() * 1e9 - _SETTLED:  # another change could leave the same time
+        if folders.newest > self.now() * 1e9 - _SETTLED:  # another change could leave the same time
             return ask()
-        key = hashlib.blake2b(tracked + b"\0\0" + state + os.fsencode(root), digest_size=16).hexdigest()
+        key = hashlib.blake2b(tracked + b"\0\0" + folders.state + os.fsencode(root), digest_size=16).hexdigest()
         try:
             told = self.remembered(f"deleted {key}", lambda: _told(ask()))
         except _RefusedError:
@@ -52,25 +80,10 @@ def _told(names: list[bytes] | None) -> str:
     return os.fsdecode(b"\0".join(names))
 
 
-def _folders(names: Iterable[bytes]) -> list[bytes]:
+def folders_of(names: Iterable[bytes]) -> list[bytes]:
     """Those that the files lie in, and their parents."""
     found = {name.rpartition(b"/")[0] for name in names} | {b""}
     for folder in list(found):
         while (folder := folder.rpartition(b"/")[0]) not in found:
             found.add(folder)
     return sorted(found)
-
-
-def _state(root: Path, folders: Iterable[bytes]) -> tuple[bytes, int]:
-    """What changes whenever a name in the folders does, and the time of the last such change, in nanoseconds."""
-    top = os.fsencode(root) + b"/"
-    seen, newest = [], 0
-    for folder in folders:
-        try:
-            told = os.lstat(top + folder)
-        except OSError:
-            seen.append(_ABSENT)
-            continue
-        newest = max(newest, told.st_ctime_ns)
-        seen.append(b"%d %d %d %d" % (told.st_mode, told.st_ino, told.st_mtime_ns, told.st_ctime_ns))
-    return b"\n".join(seen), newest

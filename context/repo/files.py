@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from context.repo.deleted import DeletedFiles
+from context.repo.deleted import DeletedFiles, folder_states, folders_of
 
 if TYPE_CHECKING:
     import pathspec
@@ -26,7 +26,6 @@ _COMMITS: Final = 30
 # whenever a log is shown (log.showSignature, gpg.program).
 _AS_IT_SHOULD_BE: Final = b"H "  # git ls-files -t
 _NOT_CHECKED_OUT: Final = b"S "
-_NO_SUBMODULES: Final = "--ignore-submodules=all"  # each would be looked into
 _NO_FOREIGN_CODE: Final = ("-c", "core.fsmonitor=false", "-c", "log.showSignature=false")
 _NO_FETCHING: Final = {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_OPTIONAL_LOCKS": "0"}
 
@@ -56,6 +55,9 @@ def list_files(root: Path, env: Mapping[str, str], deleted: DeletedFiles | None 
     untracked = others.result()
     if names is not None and untracked is not None:
         if untracked:
+            parents = set(folders_of(untracked))
+            if parents & set(names):  # a folder took the place of a file
+                names = [name for name in names if name not in parents]
             names = sorted(names + untracked)  # quick: both are sorted already
         return Listing(tuple(os.fsdecode(b"\0".join(names)).split("\0")) if names else (), git=True)
     folders, complete = _walked(root)
@@ -153,17 +155,24 @@ def _present(root: Path, env: Mapping[str, str], deleted: DeletedFiles | None) -
     """
 
     def ask() -> list[bytes] | None:
-        return _git_names(root, env, "diff-files", "--name-only", "--relative", "--diff-filter=D", _NO_SUBMODULES)
+        # Not `diff-files`, which reads a file whose time says too little, through the filters of the repository.
+        return _git_names(root, env, "ls-files", "--deleted")
 
     tracked = _git(root, env, "ls-files", "--cached", "-t", "-z")
     if tracked is None:
         return None
     names = _checked_out(tracked)
-    gone = ask() if deleted is None else deleted.names(root, tracked, names, ask)
-    if not gone:
-        return None if gone is None else names
-    left_out = set(gone)
-    return [name for name in names if name not in left_out]
+    folders = folder_states(root, names)
+    gone = ask() if deleted is None else deleted.names(root, tracked, folders, ask)
+    if gone is None:
+        return None
+    if gone:
+        left_out = set(gone)
+        names = [name for name in names if name not in left_out]
+    if folders.links:
+        behind = tuple(link + b"/" for link in folders.links)
+        names = [name for name in names if not name.startswith(behind)]
+    return names
 
 
 def _checked_out(tagged: bytes) -> list[bytes]:
