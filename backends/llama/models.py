@@ -246,7 +246,8 @@ def find_spec(model_name: str, known: Registry | None = None) -> ModelSpec:
     name = model_name.removeprefix(REGISTERED)
     if (spec := known.models.get(name)) is not None:
         return spec
-    close = difflib.get_close_matches(name, known.models, n=1)
+    begins = [model for model in known.models if name and model.startswith(name)]
+    close = begins or difflib.get_close_matches(name, known.models, n=1)
     guess = f" Did you mean local/{close[0]}?" if close else ""
     names = ", ".join(REGISTERED + name for name in known.models)
     raise UnknownModelError(
