@@ -47,7 +47,7 @@ def test_an_unknown_model(run_agent: RunAgent) -> None:
     one_line(
         run_agent("run", "--model", "local/qwen", "hello"), 2, "Did you mean local/qwen2.5-coder-1.5b? Known: local/"
     )
-    one_line(run_agent("run", "--model", "local:/no/such.gguf", "hello"), 1, "/no/such.gguf")
+    one_line(run_agent("run", "--model", "local:/no/such.gguf", "hello"), 2, "/no/such.gguf")
 
 
 def test_a_model_file_that_is_none(run_agent: RunAgent, tmp_path: Path) -> None:
