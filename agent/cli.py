@@ -5,7 +5,6 @@ Each command reads its flags, calls one function and turns errors into one line 
 
 import io
 import os
-import random
 import sys
 from pathlib import Path
 from typing import Annotated, Final
@@ -13,25 +12,38 @@ from typing import Annotated, Final
 import typer
 
 from agent.cli_cache import cache_app
+from agent.cli_config import config_app
+from agent.cli_keys import keys_app, warn_of_keys
 from agent.cli_lens import lens_command
 from agent.cli_models import models_app
-from agent.cli_parts import chosen_session, given_text, print_json, run_to_end
+from agent.cli_parts import (
+    chosen_session,
+    errors_of_a_person,
+    exit_code_of,
+    given_text,
+    print_json,
+    run_to_end,
+    surroundings,
+)
 from agent.cli_sessions import export_command, sessions_command
+from agent.complete import model_names, session_ids
 from agent.config import EFFORTS, MODES, Folders, load
 from agent.errors import FAILED, USAGE, UserError
-from backends.base import BackendError
 from context.names import show_name
 
 app: Final = typer.Typer(
     name="agent",
     help="A coding agent for the terminal that keeps its prompt cache warm and accounts for every token.",
     no_args_is_help=True,
+    rich_markup_mode=None,  # plain help: drawing it with rich takes longer than all else
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(models_app, name="models")
 app.add_typer(cache_app, name="cache")
+app.add_typer(config_app, name="config")
+app.add_typer(keys_app, name="keys")
 app.command("lens")(lens_command)
 app.command("sessions")(sessions_command)
 app.command("export")(export_command)
@@ -48,8 +60,10 @@ def run() -> None:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
-    except (UserError, BackendError) as error:
-        _fail(str(error), error.exit_code if isinstance(error, UserError) else FAILED)
+    except SystemExit:  # the usual end; the next line imports what it would not need
+        raise
+    except errors_of_a_person() as error:
+        _fail(str(error), exit_code_of(error))
     except BrokenPipeError:  # `agent cost | head -1`: the reader has seen enough
         _fail(None, FAILED)
     except OSError as error:
@@ -74,13 +88,21 @@ def run_command(
         str | None, typer.Argument(help="What to do. Left out, or '-': read from standard input.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="anthropic/…, openai/…, ENDPOINT/…, local/… or local:/path.gguf")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            autocompletion=model_names,
+            help="anthropic/…, openai/…, ENDPOINT/…, local/… or local:/path.gguf",
+        ),
     ] = None,
     mode: Annotated[str | None, typer.Option(help=f"What runs without asking: {', '.join(MODES)}.")] = None,
     go_on: Annotated[
         bool, typer.Option("--continue", "-c", help="Go on with the last session of this directory.")
     ] = False,
-    resume: Annotated[str | None, typer.Option(help="Go on with this session (see `agent sessions`).")] = None,
+    resume: Annotated[
+        str | None, typer.Option(autocompletion=session_ids, help="Go on with this session (see `agent sessions`).")
+    ] = None,
     fork: Annotated[
         bool, typer.Option("--fork", help="With --continue or --resume: go on in a copy, the session stays as it is.")
     ] = False,
@@ -113,7 +135,7 @@ def run_command(
     The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 1 failed, 2 usage, 3
     limit reached, 130 interrupted.
     """
-    from agent.conversation import Surroundings, Task
+    from agent.conversation import Task
     from agent.oneshot import run_once
     from agent.terminal import Terminal
 
@@ -132,7 +154,7 @@ def run_command(
         "exact": exact or None,
         "compact": "off" if no_compact else None,
     }
-    settings = load(folders, env, {name: value for name, value in flags.items() if value is not None})
+    settings = load(folders, env, {name: value for name, value in flags.items() if value is not None}, Path.cwd())
     command = _read_prompt(prompt)
     if fork and not (go_on or resume):
         raise UserError("--fork needs a session: --continue, or --resume SESSION. Nothing was sent.", USAGE)
@@ -145,7 +167,7 @@ def run_command(
         command, here, again=go_on, session=resume, fork=fork, at_turn=at_turn, files=_given_files(files or [], here)
     )
     terminal = Terminal(json_lines=json_lines)
-    around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
+    around = surroundings(terminal, env, folders)
     try:
         code = run_to_end(lambda: run_once(task, settings, folders, around))
     finally:
@@ -177,10 +199,17 @@ def _read_prompt(argument: str | None) -> str:
 @app.command("compact")
 def compact_command(
     session: Annotated[
-        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
+        str | None,
+        typer.Argument(autocompletion=session_ids, help="A session; the last one of this directory when left out."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Who makes the summary; the session's last model when left out.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            autocompletion=model_names,
+            help="Who makes the summary; the session's last model when left out.",
+        ),
     ] = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON event a line (docs/events.md).")] = False,
 ) -> None:
@@ -188,15 +217,14 @@ def compact_command(
 
     Everything that was sent stays on record. Exit codes: 0 done, 1 refused or failed (nothing was changed), 2 usage.
     """
-    from agent.conversation import Surroundings
     from agent.oneshot import compact_once
     from agent.terminal import Terminal
 
     env = dict(os.environ)
     folders = Folders.find(env)
-    settings = load(folders, env, {} if model is None else {"model": model})
+    settings = load(folders, env, {} if model is None else {"model": model}, Path.cwd())
     terminal = Terminal(json_lines=json_lines)
-    around = Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker)
+    around = surroundings(terminal, env, folders)
     try:
         code = run_to_end(lambda: compact_once(session, Path.cwd().resolve(), settings, folders, around))
     finally:
@@ -207,7 +235,8 @@ def compact_command(
 @app.command()
 def cost(
     session: Annotated[
-        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
+        str | None,
+        typer.Argument(autocompletion=session_ids, help="A session; the last one of this directory when left out."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
 ) -> None:
@@ -227,7 +256,13 @@ def cost(
 @app.command("context")
 def context_command(
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Small local models get less; the usual model when left out.")
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            autocompletion=model_names,
+            help="Small local models get less; the usual model when left out.",
+        ),
     ] = None,
     files: Annotated[list[str] | None, typer.Option("--file", help="As for `agent run`.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/repository.md).")] = False,
@@ -237,13 +272,14 @@ def context_command(
 
     from agent.backend_choice import choose_model, find_model, load_catalog
     from agent.head import make_head
+    from agent.keys import stored_keys
     from agent.redact import Redactor
     from agent.reports.context import context_report, print_context
     from backends.llama.models import is_local
 
-    env, here = dict(os.environ), Path.cwd().resolve()
-    folders = Folders.find(env)
-    settings = load(folders, env, {} if model is None else {"model": model})
+    here, folders = Path.cwd().resolve(), Folders.find(os.environ)
+    env = {**stored_keys(folders, os.environ, warn_of_keys), **os.environ}
+    settings = load(folders, env, {} if model is None else {"model": model}, here)
     name = find_model(choose_model(settings, env), load_catalog(folders)).name
     profile = "compact" if is_local(name) else "cloud"
     pinned = _given_files(files or [], here)
@@ -260,10 +296,14 @@ def doctor(
     endpoint: Annotated[
         str | None, typer.Option(help="Try this one with two or three small requests: does it cache, and say so?")
     ] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="The model to try it with.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", autocompletion=model_names, help="The model to try it with.")
+    ] = None,
 ) -> None:
     """What works on this machine, what does not, and why. Nothing is sent anywhere without --endpoint."""
-    env = dict(os.environ)
+    from agent.keys import stored_keys
+
+    env = {**stored_keys(Folders.find(os.environ), os.environ, warn_of_keys), **os.environ}
     if endpoint is None:
         if model is not None:
             raise UserError("--model is for --endpoint. Nothing was sent. Name one: --endpoint NAME", USAGE)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from agent.cli_parts import chosen_session, print_json
+from agent.complete import session_ids
 from agent.config import Folders, load
 from agent.errors import USAGE, UserError
 
@@ -24,7 +25,8 @@ cache_app: Final = typer.Typer(help="The prompt cache: what it did, and why not 
 @cache_app.command("explain")
 def explain_command(
     session: Annotated[
-        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
+        str | None,
+        typer.Argument(autocompletion=session_ids, help="A session; the last one of this directory when left out."),
     ] = None,
     call: Annotated[int | None, typer.Argument(help="The number of a call; all when left out.", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
@@ -47,7 +49,8 @@ def explain_command(
 @cache_app.command("status")
 def status_command(
     session: Annotated[
-        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
+        str | None,
+        typer.Argument(autocompletion=session_ids, help="A session; the last one of this directory when left out."),
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Count down until interrupted.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
@@ -114,7 +117,8 @@ def prune_command(
 @cache_app.command("replay")
 def replay_command(
     session: Annotated[
-        str | None, typer.Argument(help="A session; the last one of this directory when left out.")
+        str | None,
+        typer.Argument(autocompletion=session_ids, help="A session; the last one of this directory when left out."),
     ] = None,
     policy: Annotated[
         list[str] | None,

@@ -1,6 +1,5 @@
 """`agent lens`: how a local model came to say what it says, token by token."""
 
-import asyncio
 import os
 import sys
 from contextlib import ExitStack
@@ -10,13 +9,16 @@ from typing import Annotated
 import typer
 
 from agent.cli_parts import chosen_session, given_text, print_json
+from agent.complete import model_names
 from agent.config import Folders, load
 from agent.errors import INTERRUPTED, USAGE, UserError
 
 
 def lens_command(
     prompt: Annotated[str | None, typer.Argument(help="What to ask the model.")] = None,
-    model: Annotated[str | None, typer.Option("--model", "-m", help="local/… or local:/path.gguf")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", autocompletion=model_names, help="local/… or local:/path.gguf")
+    ] = None,
     session: Annotated[
         str | None, typer.Option("--session", help="In place of a prompt: what a call of this session sent.")
     ] = None,
@@ -67,8 +69,10 @@ def lens_command(
             call = recorded_call(ledger, chosen_session(ledger, session).id, at)
             question = Question(prompt=ledger.prompt(call.session, call.blocks, call.epoch))
             given = {"model": call.model, **given}
-        settings = load(folders, env, given)
+        settings = load(folders, env, given, Path.cwd())
         work = (question, where, tokens, settings, folders, env, wires, terminal.downloads)
+        import asyncio
+
         try:
             report = run_cancellable(lambda: look(*work))
         except (KeyboardInterrupt, asyncio.CancelledError):

@@ -32,6 +32,19 @@ def models_show(
     print_model(name, Folders.find(os.environ), verify=verify, as_json=as_json)
 
 
+@models_app.command("rm")
+def models_rm(
+    name: Annotated[str, typer.Argument(help="A downloaded model, as `agent models list` names it.")],
+) -> None:
+    """Remove a downloaded local model. `agent models pull` fetches it again."""
+    from backends.llama.models import REGISTERED, is_local, megabytes
+    from backends.llama.remove import remove_model
+
+    full = name if is_local(name) else REGISTERED + name
+    freed = remove_model(full, Folders.find(os.environ).models)
+    sys.stdout.write(f"Removed {full}: {megabytes(freed)}. What it had read stays; `agent cache prune` removes that.\n")
+
+
 @models_app.command("pull")
 def models_pull(
     name: Annotated[str, typer.Argument(help="A name of `agent models list`, or ORG/NAME:QUANT on the hub.")],

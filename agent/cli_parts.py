@@ -1,18 +1,19 @@
 """What several commands share."""
 
-import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
-from agent.errors import INTERRUPTED, USAGE, UserError
-from backends.base import BackendError
+from agent.config import Folders
+from agent.errors import FAILED, INTERRUPTED, USAGE, UserError
 from context.names import show_name
 
 if TYPE_CHECKING:
+    from agent.conversation import Surroundings
     from agent.ledger import Ledger
     from agent.ledger_rows import SessionRow
+    from agent.terminal import Terminal
 
 
 def chosen_session(ledger: "Ledger", name: str | None) -> "SessionRow":
@@ -22,6 +23,18 @@ def chosen_session(ledger: "Ledger", name: str | None) -> "SessionRow":
         where = f"called {name!r}" if name else f"in {show_name(os.getcwd())}"
         raise UserError(f"There is no session {where}. `agent sessions` lists them all.", USAGE)
     return row
+
+
+def surroundings(terminal: "Terminal", env: Mapping[str, str], folders: Folders) -> "Surroundings":
+    """What a conversation takes from this process and its terminal."""
+    import random
+
+    from agent.conversation import Surroundings
+    from agent.events import Notice
+    from agent.keys import stored_keys
+
+    keys = stored_keys(folders, env, lambda line: terminal.listener(Notice(line)))
+    return Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker, keys)
 
 
 def given_text(argument: str) -> str:
@@ -35,8 +48,25 @@ def print_json(value: object) -> None:
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=True) + "\n")
 
 
+def errors_of_a_person() -> tuple[type[Exception], ...]:
+    """The errors whose text says all: no traceback. Imported when there is one, so that `--help` need not wait."""
+    from backends.base import BackendError
+
+    return UserError, BackendError
+
+
+def exit_code_of(error: Exception) -> int:
+    from backends.llama.models import UnknownModelError
+
+    if isinstance(error, UserError):
+        return error.exit_code
+    return USAGE if isinstance(error, UnknownModelError) else FAILED
+
+
 def run_to_end(make: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run to the end; an interrupt (Ctrl-C, SIGTERM, SIGHUP) cancels the work and gives exit code 130."""
+    import asyncio
+
     from agent.signals import run_cancellable
 
     try:
@@ -45,7 +75,7 @@ def run_to_end(make: Callable[[], Coroutine[Any, Any, int]]) -> int:
         sys.stderr.write("agent: interrupted. What was recorded is kept.\n")
         return INTERRUPTED
     except BaseExceptionGroup as group:  # from a task group: the first error a person can read says it all
-        matched = group.subgroup((UserError, BackendError))
+        matched = group.subgroup(errors_of_a_person())
         if matched is None:
             raise
         raise _first(matched) from group

@@ -1,50 +1,25 @@
-"""Settings: from the configuration file, then the environment (`KEEPWARM_…`), then flags; the later one wins."""
+"""Settings: the person's file, the repository's, the environment (`KEEPWARM_…`), then flags; the later one wins."""
 
 import dataclasses
-import difflib
-import json
 import os
-import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from agent.config_file import NAME, ConfigFile, unknown
+from agent.config_values import EFFORTS, MODES, convert
 from agent.errors import USAGE, UserError
-from agent.permission_rules import RuleError, parse_rule
-from backends.compatible_endpoints import Endpoint, EndpointError
-from backends.compatible_endpoints import load_endpoints as merged_endpoints
+from agent.project_config import ADDS, may_set, project_counts, project_file
 
-_YES, _NO = ("true", "1", "yes", "on"), ("false", "0", "no", "off")
-_ENDPOINTS: Final = "endpoints"
-MODES: Final = ("plan", "ask", "edits", "auto")
-EFFORTS: Final = ("minimal", "low", "medium", "high", "xhigh", "max")
-_CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
-    "mode": MODES,
-    "effort": EFFORTS,
-    "cache_ttl": ("auto", "short", "long"),
-    "keepalive": ("auto", "always", "off"),
-    "compact": ("auto", "off"),
-    "kv_type": ("f16", "q8_0", "q4_0"),
-    "lookup": ("auto", "off"),
-    "repetition_guard": ("on", "off"),
-    "sandbox": ("auto", "off"),
-}
-_OR_NONE: Final = frozenset({"kv_disk", "gpu_layers", "top_k", "seed"})  # whole numbers that may be 0
-_LARGEST: Final = 2**31 - 1  # what llama.cpp and SQLite take alike
-_RANGES: Final[Mapping[str, tuple[float, float]]] = {  # numbers that need not be whole
-    "temperature": (0, 5),
-    "top_p": (0, 1),
-    "min_p": (0, 1),
-    "repeat_penalty": (0.1, 10),
-    "frequency_penalty": (-5, 5),
-    "presence_penalty": (-5, 5),
-    "dry_multiplier": (0, 100),
-    "dry_base": (1, 10),
-    "xtc_probability": (0, 1),
-    "xtc_threshold": (0, 1),
-}
+if TYPE_CHECKING:
+    from backends.compatible_endpoints import Endpoint
+
+__all__ = ["EFFORTS", "MODES", "Folders", "Loaded", "Origin", "Settings", "load", "load_endpoints", "load_with_origins"]
+
+ENDPOINTS: Final = "endpoints"
+VARIABLE: Final = "KEEPWARM_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,8 +180,9 @@ class Settings:
 class Folders:
     """Where files are kept.
 
-    `config`: config.toml and models.toml. `data`: ledger.db, output/ (full tool outputs), locks/ and trials/ (which
-    local models have passed their trial run). `models`: model files. `cache`: what can be made again.
+    `config`: config.toml, models.toml and commands/ (the person's own). `data`: ledger.db, output/ (full tool outputs),
+    locks/ and trials/ (which local models have passed their trial run). `models`: model files. `cache`: what can be
+    made again.
     """
 
     config: Path
@@ -232,6 +208,11 @@ class Folders:
         return cls(config, data, Path(os.path.expanduser(models)) if models else cache / "models", cache)
 
     @property
+    def file(self) -> Path:
+        """The person's settings."""
+        return self.config / NAME
+
+    @property
     def ledger(self) -> Path:
         return self.data / "ledger.db"
 
@@ -244,126 +225,111 @@ class Folders:
         return self.data / "output" / session
 
 
-def load(folders: Folders, env: Mapping[str, str], flags: Mapping[str, object]) -> Settings:
-    """The settings in force.
+Kind = Literal["default", "user", "project", "environment", "flag"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value comes from. `place`: file and line, the variable's name, "the command line"; "" for a default."""
+
+    kind: Kind
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings in force, with the origin of each. `project`: the repository's file, if it has one."""
+
+    settings: Settings
+    origins: Mapping[str, Origin]
+    project: Path | None
+
+
+NAMES: Final = tuple(field.name for field in dataclasses.fields(Settings))
+
+
+def load(
+    folders: Folders, env: Mapping[str, str], flags: Mapping[str, object], directory: Path | None = None
+) -> Settings:
+    """The settings in force for whoever works in `directory` (None: no repository's file counts).
 
     `flags` holds those given, without Nones. Raises UserError naming the place of a bad value.
     """
-    path = folders.config / "config.toml"
-    told = _read(path)
-    _endpoints(told.pop(_ENDPOINTS, {}), path)
-    values = _checked(told, str(path))
-    for field in dataclasses.fields(Settings):
-        name = f"KEEPWARM_{field.name.upper()}"
-        if env.get(name):
-            values.update(_checked({field.name: env[name]}, name))
-    values.update(_checked(flags, "the command line"))
-    return Settings(**values)
+    return load_with_origins(folders, env, flags, directory).settings
 
 
-def load_endpoints(folders: Folders) -> dict[str, Endpoint]:
+def load_with_origins(
+    folders: Folders, env: Mapping[str, str], flags: Mapping[str, object], directory: Path | None = None
+) -> Loaded:
+    """As `load`, and where each value comes from."""
+    user = ConfigFile.read(folders.file)
+    _endpoints(user)
+    values: dict[str, Any] = {field.name: field.default for field in dataclasses.fields(Settings)}
+    origins = dict.fromkeys(NAMES, Origin("default"))
+
+    def take(name: str, value: object, kind: Kind, place: str) -> None:
+        values[name] = checked(name, value, place)
+        origins[name] = Origin(kind, place)
+
+    for name, value in user.values.items():
+        if name != ENDPOINTS:
+            take(name, value, "user", user.place(name))
+    project = None if directory is None else project_file(directory, folders)
+    if project is not None:
+        for name, value in project.values.items():
+            place = project.place(name)
+            may_set(name, place, NAMES, folders.file)
+            if name in ADDS:
+                mine = values[name]
+                take(name, value, "project", place)
+                values[name] = (*mine, *values[name])
+            elif project_counts(name, checked(name, value, place), values[name]):
+                take(name, value, "project", place)
+    for name in NAMES:
+        variable = VARIABLE + name.upper()
+        if env.get(variable):
+            take(name, env[variable], "environment", variable)
+    for name, value in flags.items():
+        take(name, value, "flag", "the command line")
+    return Loaded(Settings(**values), origins, None if project is None else project.path)
+
+
+def checked(name: str, value: object, place: str) -> object:
+    """The value of a setting in its own type. Raises UserError naming `place`, with a suggestion for a slip."""
+    if name not in NAMES:
+        raise unknown(name, place, NAMES)
+    return convert(name, value, place)
+
+
+def check_text(path: Path, text: str) -> None:
+    """Raises UserError when `text` would not do as the person's file."""
+    file = ConfigFile.parse(path, text)
+    _endpoints(file)
+    for name, value in file.values.items():
+        if name != ENDPOINTS:
+            checked(name, value, file.place(name))
+
+
+def load_endpoints(folders: Folders) -> "dict[str, Endpoint]":
     """The endpoints that speak Chat Completions, by name: the built-in ones with the `[endpoints.NAME]` tables of the
     configuration file over them. Raises UserError naming the place of a bad value.
     """
-    path = folders.config / "config.toml"
-    return _endpoints(_read(path).get(_ENDPOINTS, {}), path)
+    return _endpoints(ConfigFile.read(folders.file))
 
 
-def _endpoints(tables: object, path: Path) -> dict[str, Endpoint]:
+def _endpoints(file: ConfigFile) -> "dict[str, Endpoint]":
+    from backends.compatible_endpoints import EndpointError
+    from backends.compatible_endpoints import load_endpoints as merged_endpoints
+
+    tables = file.values.get(ENDPOINTS, {})
     if not isinstance(tables, dict):
-        raise UserError(f"{path}: endpoints must be tables such as [endpoints.NAME].", USAGE)
+        raise UserError(f"{file.place(ENDPOINTS)}: endpoints must be tables such as [endpoints.NAME].", USAGE)
     try:
-        return merged_endpoints(tables, str(path))
+        return merged_endpoints(tables, str(file.path))
     except EndpointError as error:
+        for name, table in tables.items():  # again, one by one: which of them is it, and where does it stand?
+            try:
+                merged_endpoints({name: table}, file.place(ENDPOINTS, name))
+            except EndpointError as found:
+                raise UserError(str(found), USAGE) from found
         raise UserError(str(error), USAGE) from error
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:  # ValueError: bad TOML or bad UTF-8
-        raise UserError(f"{path} cannot be read: {error}. Correct it or move it away.", USAGE) from error
-
-
-def _checked(values: Mapping[str, object], place: str) -> dict[str, Any]:
-    known = [field.name for field in dataclasses.fields(Settings)]
-    checked: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f" Did you mean {close[0]!r}?" if close else f" Settings: {', '.join(known)}."
-            raise UserError(f"{place} has an unknown setting {name!r}.{hint}", USAGE)
-        checked[name] = _convert(name, value, place)
-    return checked
-
-
-def _convert(name: str, value: object, place: str) -> object:
-    def wrong(expected: str) -> UserError:
-        return UserError(f"{place}: {name} must be {expected}, not {value!r}.", USAGE)
-
-    match name:
-        case "model":
-            if not isinstance(value, str) or not value.strip():
-                raise wrong("the name of a model")
-            return value.strip()
-        case "exact" | "lens" | "sandbox_network":
-            if (told := str(value).lower()) not in _YES + _NO:
-                raise wrong("true or false")
-            return told in _YES
-        case "dry_breakers":
-            return _texts(value, wrong("a list of texts"))
-        case "permissions_allow" | "permissions_ask" | "permissions_deny":
-            rules = _texts(value, wrong("a list of rules"))
-            try:
-                list(map(parse_rule, rules))
-            except RuleError as error:
-                raise UserError(f"{place}: {name}: {error}", USAGE) from None
-            return rules
-        case _ if name in _RANGES:
-            return _number(value, *_RANGES[name], wrong)
-        case _ if name in _CHOICES:
-            if value not in _CHOICES[name]:
-                raise wrong(f"one of {', '.join(_CHOICES[name])}")
-            return value
-        case "max_cost" | "keepalive_session" | "keepalive_day":
-            try:
-                cost = Decimal(str(value))
-            except InvalidOperation:
-                raise wrong("an amount in USD") from None
-            if not cost.is_finite() or cost <= 0:
-                raise wrong("an amount above 0 in USD")
-            return cost
-        case _:
-            try:
-                number = int(str(value))
-            except ValueError:
-                raise wrong("a whole number") from None
-            least = 0 if name in _OR_NONE else 1
-            if isinstance(value, bool) or number < least:
-                raise wrong(f"a whole number {'from 0 on' if name in _OR_NONE else 'above 0'}")
-            if number > _LARGEST:
-                raise wrong(f"a whole number up to {_LARGEST}")
-            return number
-
-
-def _number(value: object, least: float, most: float, wrong: Callable[[str], UserError]) -> float:
-    try:
-        number = float(str(value))
-    except ValueError:
-        raise wrong(f"a number from {least:g} to {most:g}") from None
-    if isinstance(value, bool) or not least <= number <= most:
-        raise wrong(f"a number from {least:g} to {most:g}")
-    return number
-
-
-def _texts(value: object, wrong: UserError) -> tuple[str, ...]:
-    if isinstance(value, str):  # from the environment
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise wrong from None
-    if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
-        raise wrong
-    return tuple(value)

@@ -6,7 +6,7 @@ Everything is assembled here, from settings to the loop. `agent run` takes one t
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
@@ -31,6 +31,7 @@ from agent.loop import Limits, Loop
 from agent.parts import Parts
 from agent.permission_rules import Rules
 from agent.permissions import Mode
+from agent.project_config import project_notice
 from agent.redact import Redactor
 from agent.repository import Repository
 from agent.sandbox import confining
@@ -72,7 +73,9 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a conversation takes from outside. `asker` is None when nobody can be asked."""
+    """What a conversation takes from outside. `asker` is None when nobody can be asked. `keys`: keys that do not lie in
+    the environment, by the variable that they stand for; commands do not get them.
+    """
 
     env: Mapping[str, str]
     clock: Clock
@@ -80,6 +83,12 @@ class Surroundings:
     emit: Callable[[events.Event], None]
     downloads: Downloads
     asker: Asker | None
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def keyed_env(self) -> Mapping[str, str]:
+        """The environment with these keys in it: for backends and the redactor."""
+        return {**self.keys, **self.env}
 
 
 class Conversation:
@@ -182,20 +191,20 @@ async def open_conversation(
     task: Task, settings: Settings, folders: Folders, around: Surroundings
 ) -> AsyncIterator[Conversation]:
     """The session of `task` on the model of `settings`. Raises UserError and BackendError for what cannot begin."""
-    info = find_model(choose_model(settings, around.env), load_catalog(folders))
+    info = find_model(choose_model(settings, around.keyed_env), load_catalog(folders))
     pricer = pricing(info)
     if settings.max_cost is not None and not _has_price(pricer, around.clock.now()):
         raise UserError(
             f"The price of {info.name} is not known, so --max-cost cannot be kept. State it in models.toml.", USAGE
         )
-    redactor = Redactor(around.env)
+    redactor = Redactor(around.keyed_env)
     async with AsyncExitStack() as stack:
         ledger = stack.enter_context(Ledger.open(folders.ledger))
         row = _earlier(ledger, task)
         if row is not None and not task.fork:
             stack.enter_context(session_lock(folders.data / "locks", row.id))
         backend = await open_backend(
-            *(info, settings, folders, around.env, ledger, around.downloads),
+            *(info, settings, folders, around.keyed_env, ledger, around.downloads),
             now=lambda: datetime.fromtimestamp(around.clock.now(), UTC),
         )
         stack.push_async_callback(backend.aclose)
@@ -227,6 +236,8 @@ async def open_conversation(
         held = forecaster.held(around.clock.now()) if session.resumed else None
         warm = (held.tokens, held.expires) if held else (None, None)
         around.emit(events.SessionOpened(session.id, info.name, settings.mode, directory, session.resumed, *warm))
+        if notice := project_notice(task.directory, folders):
+            around.emit(events.Notice(notice))
         conversation = _assemble(
             *(parts, forecaster, counter, head, environment, task, settings, folders, redactor, around, versions)
         )
@@ -254,6 +265,7 @@ def _assemble(
         root=task.directory,
         spill=spill,
         env=around.env,
+        keys=around.keys,
         seen=session.ledger.tools.seen(session.id),
         limits=SMALL_OUTPUT if small else OutputLimits(),
     )

@@ -27,7 +27,7 @@ async def run_once(task: Task, settings: Settings, folders: Folders, around: Sur
     """Run `task` and return the exit code. Raises UserError and BackendError for what cannot even begin."""
     if not task.command.strip():
         raise UserError('The prompt is empty. Nothing was sent. Say what to do: agent run "…"', USAGE)
-    task = replace(task, command=Redactor(around.env)(task.command), one_shot=True)
+    task = replace(task, command=Redactor(around.keyed_env)(task.command), one_shot=True)
     async with open_conversation(task, settings, folders, around) as conversation:
         try:
             finished = await conversation.turn(task.command)

@@ -32,11 +32,6 @@ _REDEFINES: Final = frozenset(
     )
 )
 
-PROJECT_ADDS: Final = frozenset({"permissions_ask", "permissions_deny"})
-"""Settings that the configuration file of a project adds to those of the person. What it says of `permissions_allow`,
-`sandbox`, `sandbox_network` and `mode` counts for nothing: who sends a repository must not allow anything in it.
-"""
-
 
 class RuleError(ValueError):
     """A rule that cannot be read. `str(error)` is one line for the person."""

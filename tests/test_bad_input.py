@@ -44,8 +44,10 @@ def test_a_base_url_that_is_no_address(run_agent: RunAgent) -> None:
 
 def test_an_unknown_model(run_agent: RunAgent) -> None:
     one_line(run_agent("run", "--model", "claude-sonnet-5-5", "hello"), 2, "Did you mean anthropic/claude-sonnet-5-5?")
-    one_line(run_agent("run", "--model", "local/qwen", "hello"), 1, "Known: local/")
-    one_line(run_agent("run", "--model", "local:/no/such.gguf", "hello"), 1, "/no/such.gguf")
+    one_line(
+        run_agent("run", "--model", "local/qwen", "hello"), 2, "Did you mean local/qwen2.5-coder-1.5b? Known: local/"
+    )
+    one_line(run_agent("run", "--model", "local:/no/such.gguf", "hello"), 2, "/no/such.gguf")
 
 
 def test_a_model_file_that_is_none(run_agent: RunAgent, tmp_path: Path) -> None:

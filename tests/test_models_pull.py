@@ -267,3 +267,36 @@ def test_names() -> None:
     assert HubName.parse("a/b") == HubName("a/b")
     for no_name in ("local/qwen", "a/b/c", "../b", "a/..", "a/b..c", "/a/b", "a/b:", "local:/a/b"):
         assert HubName.parse(no_name) is None, no_name
+
+
+def test_a_model_that_is_removed_leaves_nothing_and_can_be_fetched_again(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    with serving(FakeHub(files={**PARTS, "tiny-Q8_0.gguf": SMALL})) as hub:
+        for quant in ("Q4_K_M", "Q8_0"):
+            assert pull(models, "pull", f"someone/tiny-GGUF:{quant}", hub=hub).returncode == 0
+        cut = models / "someone/tiny-GGUF" / f"{next(iter(PARTS))}.0123.part"
+        cut.write_bytes(b"x" * 10)
+        done = pull(models, "rm", "someone/tiny-GGUF:q4_k_m")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "8 MB" in done.stdout
+        kept = sorted(path.name for path in models.rglob("*") if path.suffix in (".gguf", ".json", ".part"))
+        assert kept == ["tiny-Q8_0.gguf", "tiny-Q8_0.gguf.json", "verified.json"]
+        again = pull(models, "rm", "someone/tiny-GGUF:q4_k_m")
+        assert again.returncode == 2
+        assert "is not on this machine" in again.stderr
+        assert pull(models, "pull", "someone/tiny-GGUF:Q4_K_M", hub=hub).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["local/qwen2.5-coder-1.5", "qwen2.5-coder-1.5"])
+@pytest.mark.parametrize("command", ["rm", "pull"])
+def test_an_unknown_name_is_a_slip_of_usage(tmp_path: Path, command: str, name: str) -> None:
+    done = pull(tmp_path / "m", command, name)
+    assert done.returncode == 2
+    assert "Did you mean local/qwen2.5-coder-1.5b?" in done.stderr
+
+
+def test_ones_own_file_is_not_removed(tmp_path: Path) -> None:
+    (tmp_path / "x.gguf").write_bytes(SMALL)
+    done = pull(tmp_path / "m", "rm", f"local:{tmp_path}/x.gguf")
+    assert done.returncode == 2
+    assert (tmp_path / "x.gguf").exists()

@@ -7,6 +7,7 @@ import platform
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -55,7 +56,7 @@ def checks(env: Mapping[str, str]) -> Iterator[Check]:
 def _settings(folders: Folders, env: Mapping[str, str]) -> Check:
     path = folders.config / "config.toml"
     try:
-        load(folders, env, {})
+        load(folders, env, {}, Path.cwd())
         load_catalog(folders)
     except UserError as error:
         return Check("settings", "bad", str(error))
@@ -153,7 +154,7 @@ def _local_model(folders: Folders) -> Check:
 
 def _model(folders: Folders, env: Mapping[str, str]) -> Check:
     try:
-        info = find_model(choose_model(load(folders, env, {}), env), load_catalog(folders))
+        info = find_model(choose_model(load(folders, env, {}, Path.cwd()), env), load_catalog(folders))
     except UserError as error:
         return Check("model", "bad", str(error))
     if is_local(info.name) and importlib.util.find_spec("llama_cpp") is None:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from agent.redact import Redactor
 from context.block import ToolSpec
 
 
@@ -118,7 +119,8 @@ class ToolContext:
     model last saw it, by resolved path (rebuilt from the ledger on resume). `shown`: which pages of that content are in
     the prompt; a file in `seen` that has no entry here was seen as a whole, at a time that is no longer known. Whoever
     takes blocks out of the prompt (compaction, a new epoch) clears `shown`. `on_output` receives live output. `env` is
-    the environment of commands. `confine` puts a command into the sandbox, where it is to run in one.
+    the environment of commands; `keys` are secrets, by name, that do not lie in it. `confine` puts a command into the
+    sandbox, where it is to run in one.
     """
 
     root: Path
@@ -129,6 +131,11 @@ class ToolContext:
     limits: OutputLimits = OutputLimits()
     on_output: Callable[[str], None] = lambda _: None
     confine: Callable[[Sequence[str], Mapping[str, str]], Awaitable[Confined]] = unconfined
+    keys: Mapping[str, str] = field(default_factory=dict)
+
+    def redactor(self) -> Redactor:
+        """Takes what is secret out of what tools show."""
+        return Redactor({**self.keys, **self.env})
 
 
 class Tool(Protocol):

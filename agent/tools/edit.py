@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from agent.redact import Redactor
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.change import unified
 from agent.tools.matching import Match, exact_matches, overlaps, tolerant_matches, too_much
@@ -55,7 +54,7 @@ class _Edit:
                 f"`old` and `new` are the same, so nothing would change. {some}`new` must be the changed text.",
                 argument="new",
             )
-        hidden = Redactor(context.env).placeholder_in(arguments["old"] + arguments["new"])
+        hidden = context.redactor().placeholder_in(arguments["old"] + arguments["new"])
         if hidden is not None:
             raise ToolError(f"{hidden} stands for a value that is hidden from you. Edit only the text around it.")
 

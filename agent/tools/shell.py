@@ -7,7 +7,6 @@ import signal
 from collections.abc import Mapping
 from typing import Any, Final
 
-from agent.redact import Redactor
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.command_paths import paths_in
 from agent.tools.excerpt import Excerpt
@@ -83,7 +82,7 @@ class _Output:
 
     def __init__(self, context: ToolContext) -> None:
         self._plain = PlainText()
-        self._redacted = Redactor(context.env).stream(self._pass_on)
+        self._redacted = context.redactor().stream(self._pass_on)
         self._show = context.on_output
         self._folder = LineFolder()
         self.excerpt = Excerpt(context.limits, context.spill, "shell")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from agent.redact import Redactor
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
 from agent.tools.change import unified
 from agent.tools.pages import covers_all
@@ -31,7 +30,7 @@ class _Write:
 
     def access(self, arguments: Mapping[str, Any], context: ToolContext) -> Access:
         path = resolve(arguments["path"], context)
-        hidden = Redactor(context.env).placeholder_in(arguments["content"])
+        hidden = context.redactor().placeholder_in(arguments["content"])
         if hidden is not None:
             raise ToolError(f"{hidden} stands for a value that is hidden from you and cannot be written. Use `edit`.")
 

@@ -33,6 +33,13 @@ class ModelError(BackendError):
         super().__init__(kind, message, retriable=False)
 
 
+class UnknownModelError(ModelError):
+    """No model has that name. Nothing was done."""
+
+    def __init__(self, message: str):
+        super().__init__(message, ErrorKind.NOT_FOUND)
+
+
 @dataclass(frozen=True, slots=True)
 class HubName:
     """What a person calls a model of the hub. `repo`: `org/name`; `quant`: a quantisation or file name, None where the
@@ -239,13 +246,13 @@ def find_spec(model_name: str, known: Registry | None = None) -> ModelSpec:
     name = model_name.removeprefix(REGISTERED)
     if (spec := known.models.get(name)) is not None:
         return spec
-    close = difflib.get_close_matches(name, known.models, n=1)
+    begins = [model for model in known.models if name and model.startswith(name)]
+    close = begins or difflib.get_close_matches(name, known.models, n=1)
     guess = f" Did you mean local/{close[0]}?" if close else ""
     names = ", ".join(REGISTERED + name for name in known.models)
-    raise ModelError(
+    raise UnknownModelError(
         f"There is no local model called {name!r}.{guess} Known: {names}; local/ORG/NAME:QUANT is any GGUF model "
-        "of the Hugging Face hub, local:/path/to/file.gguf any file.",
-        ErrorKind.NOT_FOUND,
+        "of the Hugging Face hub, local:/path/to/file.gguf any file."
     )
 
 
@@ -269,12 +276,12 @@ def _by_hub_name(hub: HubName, models_dir: Path) -> LocalModel:
 def _by_path(model_name: str) -> LocalModel:
     text = model_name.removeprefix(BY_PATH)
     if not text:
-        raise ModelError("`local:` needs the path of a GGUF file behind it.", ErrorKind.NOT_FOUND)
+        raise UnknownModelError("`local:` needs the path of a GGUF file behind it.")
     path = Path(os.path.expanduser(text))
     if os.path.isdir(path):
-        raise ModelError(f"{path} is a folder. Name the GGUF file in it.", ErrorKind.NOT_FOUND)
+        raise UnknownModelError(f"{path} is a folder. Name the GGUF file in it.")
     if not os.path.isfile(path):
-        raise ModelError(f"There is no file {path}. Check the path behind `local:`.", ErrorKind.NOT_FOUND)
+        raise UnknownModelError(f"There is no file {path}. Check the path behind `local:`.")
     return LocalModel(model_name, path, True)
 
 
