@@ -10,7 +10,8 @@ _COMMAND_LIKE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_:-]*")
 # A letter or digit before the @ makes it an e-mail address, or a version such as pkg@1.2; a CJK character does not.
 _MENTION: Final = re.compile(
     r"""(?<![A-Za-z0-9_.+\-@/\\`])@(?:
-        "(?P<double>(?:\\.|[^"\\\n])+)" | '(?P<single>(?:\\.|[^'\\\n])+)' | (?P<bare>(?:\\[\s\\"'@]|[^\s"'@，。；：、！？])+)
+        "(?P<double>(?:\\.|[^"\\\n])+)" | '(?P<single>(?:\\.|[^'\\\n])+)' |
+        (?P<bare>(?:\\[\s\\"'@]|[^\s"'@，。；：、！？])+)
     )""",
     re.VERBOSE,
 )
@@ -56,8 +57,8 @@ Typed = Message | Shell | SlashCommand | UnknownCommand
 def parse(text: str, names: Collection[str], exists: Callable[[str], bool] = lambda _: False) -> Typed:
     """What `text` is. `names`: the slash commands, without the slash. `exists`: whether there is a file or folder.
 
-    A blank before `/` or `!` makes it a message. `@name` is a file when `exists` says so, when it is quoted, or when it has a
-    slash and a suffix (`@src/new.py`), so that decorators and e-mail addresses are none.
+    A blank before `/` or `!` makes it a message. `@name` is a file when `exists` says so, when it is quoted, or when it
+    has a slash and a suffix (`@src/new.py`), so that decorators and e-mail addresses are none.
     """
     said = text.strip("\r\n").rstrip()
     if said.startswith("!") and said[1:].strip():
@@ -96,7 +97,7 @@ def _mentioned(text: str, exists: Callable[[str], bool]) -> Iterator[str]:
 
 
 def _candidates(written: str) -> Iterator[str]:
-    """The paths that `written` may mean, the longest first: a sentence, or CJK text without a blank, may go on behind it."""
+    """The paths that `written` may mean, the longest first: a sentence may go on behind it, in CJK without a blank."""
     yield written
     for place in range(len(written) - 1, 0, -1):
         if written[place] > "\x7f" and written[place - 1] <= "\x7f":
