@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 _CHUNK: Final = 4_096  # names looked at between two questions whether to stop
+_SAMPLED: Final = 50
 
 
 class _Lines:
@@ -39,6 +40,7 @@ class PathFinder:
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths: Final = sorted((path for path in paths if "\n" not in path), key=len)
         self._folded: Final = [path.lower() for path in self._paths]
+        self._sample: Final = "".join(self._folded[::_SAMPLED])  # tells which characters are rare
         self._whole: Final = _Lines(self._folded)
         self._last_parts: Final = _Lines([path.rstrip("/").rpartition("/")[2] for path in self._folded])
 
@@ -67,8 +69,9 @@ class PathFinder:
     def _in_order(self, part: str, stop: Callable[[], bool]) -> Iterator[int]:
         """Possessive, so that a name that does not match costs one look at each of its characters."""
         match = re.compile("".join(f"[^{re.escape(char)}]*+{re.escape(char)}" for char in part), re.DOTALL).match
+        rarest = min(part, key=self._sample.count)
         for start in range(0, len(self._folded), _CHUNK):
             if stop():
                 return
             names = self._folded[start : start + _CHUNK]
-            yield from [number for number, name in enumerate(names, start) if match(name)]
+            yield from [number for number, name in enumerate(names, start) if rarest in name and match(name)]
