@@ -22,8 +22,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         command = [sys.executable, str(DRIVER), str(tmp_path / "history.jsonl")]
         screen = Screen(command, env={"HOME": str(tmp_path), "LANG": "C.UTF-8"}, cwd=tmp_path, **size)
         screens.append(screen)
-        screen.wait_for("ready").wait_for("> ")
-        return screen
+        return screen.wait_for("ready").wait_for(">")
 
     yield start
     for screen in screens:
@@ -53,7 +52,7 @@ def test_report_157_a_wide_character_that_does_not_fit_goes_to_the_next_row(star
 
 
 def test_report_158_a_paste_behind_wide_characters_is_sent_whole(start: Start) -> None:
-    screen = start()
+    screen = start(columns=200)
     screen.send("中文")
     screen.send(marked(TWENTY))
     screen.wait_for("> 中文[pasted #1: 20 lines]")
@@ -62,8 +61,7 @@ def test_report_158_a_paste_behind_wide_characters_is_sent_whole(start: Start) -
     screen.wait_for("20 lines]后")
     screen.send("\r")
     text = f"中文{TWENTY}后"
-    screen.wait_for(f"sent {len(text)}: {text!r}"[:70])
-    assert text.replace("\n", "\\n") in "".join(screen.display)
+    screen.wait_for(f"sent {len(text)}: {text!r}")
 
 
 @pytest.mark.parametrize("key", ["\x1b", "\x1b[27u"], ids=["Esc", "kitty"])
@@ -150,7 +148,7 @@ def test_report_165_pasted_lines_are_one_message(start: Start, paste: str) -> No
 
 @pytest.mark.parametrize("wrap", [marked, lambda text: text.replace("\n", "\r")], ids=["marked", "unmarked"])
 def test_report_165_a_paste_of_5_000_characters_is_one_message(start: Start, wrap: Callable[[str], str]) -> None:
-    text = "\n".join(f"{number:03} " + "x" * 46 for number in range(100))[:5000]
+    text = "\n".join(f"{number:03} " + "x" * 45 for number in range(100)) + "y"
     screen = start()
     screen.send(wrap(text))
     screen.wait_for("> [pasted #1: 100 lines]")

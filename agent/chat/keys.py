@@ -132,11 +132,11 @@ class ChatParser(Vt100Parser):
                 self._release()
                 self._outside(after)
                 return
-            if len(text) == 1:
+            if len(text) == 1:  # a key by itself: the person types again
                 self._cut = False
         if _INTERRUPT.fullmatch(text):
             self._release()
-        elif self._unmarked or _is_paste(text) or (self._cut and not text.startswith("\x1b")):
+        elif self._unmarked or _is_paste(text) or (self._cut and _has_text(text)):
             self._unmarked.append(text)
             return
         super().feed(text)
@@ -152,6 +152,11 @@ class ChatParser(Vt100Parser):
 
 def _is_paste(text: str) -> bool:
     return _LINES.search(text) is not None or len(text.encode("utf-8", "surrogateescape")) >= _FULL_READ
+
+
+def _has_text(text: str) -> bool:
+    """Whether it is more than the keys of one moment."""
+    return not text.startswith("\x1b") and any(char.isprintable() for char in text)
 
 
 def _split(text: str) -> tuple[str, str]:
