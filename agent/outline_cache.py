@@ -3,15 +3,19 @@
 A SQLite file in the user's cache folder. It only saves work: what is made with it is what is made without it.
 """
 
+import hashlib
 import json
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import context.names
+import context.repo.outline
 from context.repo.outline import VERSION, Outline, outline
 
 _SCHEMA = """
@@ -21,6 +25,8 @@ CREATE TABLE IF NOT EXISTS state (path TEXT PRIMARY KEY, signature TEXT, digest 
 """
 
 _LARGEST = 256 << 20  # bytes; an outline takes about one kilobyte
+
+_MAKERS = (Path(context.repo.outline.__file__).parent, Path(context.names.__file__))
 
 Make = Callable[[str, bytes], Outline | None]
 
@@ -35,13 +41,28 @@ def _connected(path: Path) -> sqlite3.Connection:
     return connection
 
 
+@cache
+def makers_version(makers: tuple[Path, ...] = _MAKERS) -> str:
+    """Stands for the code that `OutlineCache.remembered` keeps results of: files, and folders of them. Another release
+    makes them anew, and so does another state of a checkout.
+    """
+    files = sorted(file for maker in makers for file in (maker.glob("*.py") if maker.is_dir() else [maker]))
+    state = hashlib.blake2b(VERSION.encode(), digest_size=8)
+    for file in files:
+        with suppress(OSError):  # installed in some other way than as files: the outlines' own version must do
+            state.update(file.read_bytes())
+    return state.hexdigest()
+
+
 class OutlineCache:
     """`path` None: in memory, for this process. A locked file costs time and nothing else; one that is damaged or has
-    grown too large is begun anew. `make` makes an outline of the bytes of a file with that name.
+    grown too large is begun anew. `make` makes an outline of the bytes of a file with that name. `version`: of the code
+    that makes what is `remembered` (None: this code).
     """
 
-    def __init__(self, path: Path | None, make: Make = outline) -> None:
+    def __init__(self, path: Path | None, make: Make = outline, version: str | None = None) -> None:
         self.make = make
+        self._version = makers_version() if version is None else version
         self._connection = self._open(path)
 
     def _open(self, path: Path | None) -> sqlite3.Connection:
@@ -86,7 +107,8 @@ class OutlineCache:
         self._write("INSERT OR REPLACE INTO outline VALUES (?, ?, ?)", digest, VERSION, body)
 
     def remembered(self, key: str, make: Callable[[], str]) -> str:
-        """What `make` gives for `key`, which says all that it depends on."""
+        """What `make` gives for `key`, which says all that it depends on but the code."""
+        key = f"{self._version} {key}"
         row = self._one("SELECT body FROM made WHERE key = ?", key)
         try:
             if row is not None:

@@ -10,6 +10,8 @@ import pytest
 from emulator.fixture import anthropic_server, emulator
 from hypothesis import settings
 
+from agent.counting import Counter
+
 ROOT = Path(__file__).parent.parent
 
 # A landing must not hang on the luck of one run, nor on a busy machine; runs by hand search on.
@@ -20,6 +22,18 @@ if os.environ.get("CI"):
 __all__ = ["anthropic_server", "emulator"]
 
 RunAgent = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(autouse=True)
+def count_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Conversations inside the test count tokens in its process, which builds the tokenizer's tables once, instead of
+    in a child each. The real program, as `run_agent` starts it, has its child.
+    """
+
+    async def start(_: Counter) -> None:
+        pass
+
+    monkeypatch.setattr(Counter, "start", start)
 
 
 @pytest.fixture

@@ -25,9 +25,15 @@ from agent.backend_choice import Downloads
 from agent.clock import SystemClock
 from agent.config import Folders, Settings
 from agent.conversation import Surroundings, Task
+from agent.counting import Counter
 from agent.oneshot import run_once
+from context.tokens import count_tokens
 
 _MOST_ATTEMPTS = 4  # for each kill that is asked for
+
+
+async def count_here(_: Counter) -> None:
+    """Tokens are counted in the fork, with the tables built below, and not in a child that builds them anew."""
 
 
 def start(command: str, *, again: bool) -> int:
@@ -60,6 +66,8 @@ def ended_within(pid: int, seconds: float) -> bool:
 
 
 def main() -> None:
+    Counter.start = count_here  # type: ignore[method-assign]
+    count_tokens("")
     count, chance = int(sys.argv[1]), random.Random(int(sys.argv[2]))
     started = time.monotonic()
     if (code := finish(start("command 0", again=False))) != 0:

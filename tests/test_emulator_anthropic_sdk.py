@@ -510,7 +510,7 @@ def test_a_stalled_stream_goes_on_when_it_is_let(client: anthropic.Anthropic, se
         other = ask(client)
         assert other.usage.cache_read_input_tokens == 0, "the first response has not begun: its entry is no use yet"
         gate.set()
-        waiting.result(timeout=10)
+        waiting.result(timeout=60)
     assert (ask(client).usage.cache_read_input_tokens or 0) > 500
 
 

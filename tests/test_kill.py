@@ -59,8 +59,8 @@ def test_kills_in_the_middle_of_a_streamed_text(
     anthropic_server: Emulator, repository: Path, environment: dict[str, str]
 ) -> None:
     """What a killed run has shown of its reply is part of the session: a beginning of the text, never another one."""
-    text = "".join(f"{number} " for number in range(12_000))
-    anthropic_server.play(lambda _: Reply.of(Say(text, pieces=12_000)))
+    text = "".join(f"{number} " for number in range(4_000))
+    anthropic_server.play(lambda _: Reply.of(Say(text, pieces=4_000)))
     kill(20, 20261202, anthropic_server, repository, environment)
 
     messages = anthropic_server.requests[-1].body["messages"]

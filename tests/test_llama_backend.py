@@ -99,7 +99,7 @@ async def test_at_temperature_1_every_reply_parses(smollm2_path: Path, trials: P
     backend = local_backend(smollm2_path, trials, sampling=Sampling(top_k=0, top_p=1.0, min_p=0.0))
     names = {tool.name: set(tool.schema["properties"]) for tool in TOOLS}
     called = 0
-    for number in range(30):
+    for number in range(12):
         turn = await take_turn(backend, brief(f"Read file{number}.py, edit it"), max_output=32, temperature=1.0)
         for call in turn.reply.tool_calls:
             called += 1
@@ -108,7 +108,7 @@ async def test_at_temperature_1_every_reply_parses(smollm2_path: Path, trials: P
         finished = [event.call for event in turn.events if isinstance(event, ToolCallFinished)]
         assert finished == list(turn.reply.tool_calls)
     await backend.aclose()
-    assert called >= 5
+    assert called >= 2
 
 
 async def test_a_call_is_told_while_it_is_written(backend: LlamaBackend) -> None:

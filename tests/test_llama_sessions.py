@@ -12,10 +12,10 @@ import numpy.typing as npt
 import pytest
 from llama_support import Turn, local_backend, note_trial, plain, take_turn, user
 
-from backends.llama import native
 from backends.llama.decoder import ContextOptions, NativeDecoder
 from backends.llama.engine import Engine
 from backends.llama.loaded import KvOptions
+from backends.llama.needs import Demand
 from backends.llama.tuning import Tuning
 from backends.llama.weights import Kind
 from context.prompt import Prompt
@@ -107,7 +107,7 @@ async def test_500_turns_with_forks_stay_within_memory_and_disk(tiny_models: dic
     backend = local_backend(tiny_models[Kind.ATTENTION], tmp_path, cache=cache, context=CONTEXT)
     loaded = await backend.loaded()
     assert loaded.store is not None
-    assert native.cache_bytes(loaded.weights.pointer, loaded.decoder.cells) <= MEMORY
+    assert Demand.of_weights(loaded.weights, "f16").total(loaded.decoder.cells, 1) <= MEMORY
     cold = NativeDecoder(loaded.weights, ContextOptions(CONTEXT, loaded.tuning))
     branches = Branches(random.Random(20261203))
     reused = fresh = settled = fullest = 0

@@ -11,9 +11,9 @@ from backends.llama.drafts import MOST, pays
 from backends.llama.gguf import fingerprint
 from backends.llama.measuring import measure
 from backends.llama.tuning import BATCHES, Tuning, candidates, fastest
-from backends.llama.weights import Weights
+from backends.llama.weights import Kind, Weights
 
-pytest_plugins = ["local_models"]
+pytest_plugins = ["local_models", "tiny_models"]
 
 
 @given(st.builds(Tuning, st.integers(1, 256), st.integers(1, 256), st.sampled_from(BATCHES), st.none() | st.booleans()))
@@ -70,13 +70,14 @@ def test_a_real_model_is_measured_and_the_result_can_be_run_with(smollm2_path: P
 
 
 def test_a_measurement_is_remembered_for_its_options_and_a_damaged_note_made_again(
-    smollm2_path: Path, tmp_path: Path
+    tiny_models: dict[Kind, Path], tmp_path: Path
 ) -> None:
     said: list[str] = []
-    name = fingerprint(smollm2_path)
+    path = tiny_models[Kind.ATTENTION]
+    name = fingerprint(path)
 
-    def trial(kv_type: str = "f16") -> Tuning:
-        return probe.require_trial(smollm2_path, name, tmp_path, kv_type=kv_type, announce=said.append)
+    def trial(gpu_layers: int | None = None) -> Tuning:
+        return probe.require_trial(path, name, tmp_path, gpu_layers=gpu_layers, announce=said.append)
 
     first = trial()
     assert trial() == first
@@ -85,5 +86,5 @@ def test_a_measurement_is_remembered_for_its_options_and_a_damaged_note_made_aga
     note.write_text(note.read_text()[:20])  # a full disk
     trial()
     assert len(said) == 2
-    trial("q8_0")
+    trial(0)
     assert len(said) == 3

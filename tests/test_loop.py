@@ -255,7 +255,7 @@ async def test_an_interrupted_command_is_answered_as_perhaps_done_and_never_runs
     assert again.prompt.digest == run.session.prompt.digest, "a repair is stored: the next one has nothing to do"
 
 
-def _wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
+def _wait_for(condition: Callable[[], bool], seconds: float = 60) -> None:
     import time
 
     deadline = time.monotonic() + seconds

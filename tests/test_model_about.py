@@ -15,7 +15,7 @@ from backends.base import BackendError
 from backends.llama import native
 from backends.llama.about import About, Layers, read_about
 from backends.llama.gguf import fingerprint, part_paths, read_contents, read_header
-from backends.llama.needs import Verdict, cache_bytes, needs
+from backends.llama.needs import Demand, Verdict, needs
 from backends.llama.weights import Kind, Weights
 
 pytest_plugins = ["local_models"]
@@ -45,7 +45,7 @@ def test_the_memory_is_what_the_loaded_model_is_found_to_need(smollm2_path: Path
     try:
         for kv_type in native.KV_TYPES:
             loaded = native.cache_bytes(weights.pointer, 8192, kv_type)
-            assert cache_bytes(model.layers, 8192, kv_type) == pytest.approx(loaded, rel=0.05)
+            assert Demand.of(model.layers, kv_type).total(8192, 1) == pytest.approx(loaded, rel=0.05)
         assert model.kind is weights.kind
         assert model.context == weights.trained_context
         assert model.vocabulary == weights.size
@@ -147,7 +147,7 @@ def test_the_table_of_needs(tmp_path: Path) -> None:
 
 def test_whether_it_can_run_agrees_with_what_the_engine_refuses(tmp_path: Path) -> None:
     model = about_of(tmp_path)
-    asked = cache_bytes(Layers(128, 0), 4_096 + 1_024)
+    asked = Demand.of(Layers(128, 0)).total(4_096 + 1_024, 1)
     for free, verdict in (
         (asked - 1, Verdict.TOO_LARGE),
         (asked, Verdict.SLOW),
@@ -229,10 +229,10 @@ def test_a_damaged_header_is_one_line_at_once_and_fills_no_memory(tmp_path: Path
     path = tmp_path / "m.gguf"
     path.write_bytes(data)
     tracemalloc.start()
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(BackendError) as caught:
         read_about(path)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
     assert tracemalloc.get_traced_memory()[1] < 5_000_000
     tracemalloc.stop()
     assert "\n" not in str(caught.value)
@@ -243,11 +243,11 @@ def test_endless_empty_strings_in_a_large_file_do_not_hold_us_up(tmp_path: Path)
     path.write_bytes(header({"k": Raw(9, struct.pack("<IQ", 8, 1 << 30))}))
     with path.open("r+b") as file:
         file.truncate(16 << 30)  # holes: 16 GiB of zeros that take no disk space
-    started = time.monotonic()
+    started = time.process_time()
     for read in (read_contents, read_header):
         with pytest.raises(BackendError, match="damaged"):
             read(path)
-    assert time.monotonic() - started < 2
+    assert time.process_time() - started < 2
 
 
 @settings(max_examples=300, deadline=None)

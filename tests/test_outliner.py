@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.outline_cache import OutlineCache
+from agent.outline_cache import OutlineCache, makers_version
 from agent.outliner import Outliner
 from context.repo.outline import outline
 
@@ -52,3 +52,24 @@ def test_a_damaged_cache_is_begun_anew(tmp_path: Path) -> None:
         assert cache.find("digest") == (True, outline("a.py", SOURCE))
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT count(*) FROM outline").fetchone() == (1,)
+
+
+def test_what_another_release_made_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "outlines.db"
+    with OutlineCache(path) as cache:
+        assert cache.remembered("tree", lambda: "old") == "old"
+    with OutlineCache(path) as cache:
+        assert cache.remembered("tree", lambda: "new") == "old", "the same code"
+    with OutlineCache(path, version="another") as cache:
+        assert cache.remembered("tree", lambda: "new") == "new"
+
+
+def test_each_change_of_the_code_is_another_version(tmp_path: Path) -> None:
+    names, folder = tmp_path / "names.py", tmp_path / "repo"
+    folder.mkdir()
+    seen = set()
+    for file in (names, folder / "tree.py", folder / "rank.py", names):
+        file.write_text(f"{file.read_text() if file.exists() else ''}x = 1\n")
+        makers_version.cache_clear()
+        seen.add(makers_version((folder, names)))
+    assert len(seen) == 4

@@ -193,9 +193,9 @@ def test_the_pieces_make_no_difference(data: st.DataObject, prefix: str, unit: s
 
 def test_a_loop_behind_much_honest_text_is_found_and_costs_no_more() -> None:
     rows = "".join(f"{n},{n * n % 1_000},{n % 7}\n" for n in range(20_000))
-    started = time.perf_counter()
+    started = time.thread_time()
     found = watch(rows + PARAGRAPH * 5, piece=4)
-    seconds = time.perf_counter() - started
+    seconds = time.thread_time() - started
     assert found is not None
     assert (rows + PARAGRAPH * 5)[: found[1]].rstrip() == (rows + PARAGRAPH).rstrip()
     assert seconds < 50e-6 * len(rows), "50 µs a character is a tenth of what the fastest model takes for one"

@@ -375,7 +375,7 @@ class TestNearest:
         text = "".join(f"value_{number} = compute({number}, scale={number % 7})\n" for number in range(18_000))
         await put(context, text)
         old = "value_9000 = compute(9000, scale=99)\nvalue_9001 = compute(9001, scale=99)"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             message = await refused(context, path="a.txt", old=old, new="x")
         assert "Nearest is lines 9001-9002" in message
 

@@ -251,7 +251,7 @@ class TestRipgrep:
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(read_slowly())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await started.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -34,7 +34,7 @@ def alive(pid: int) -> bool:
 
 async def until(condition) -> None:
     """Wait for something outside of this process, which nothing here can await."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110 - see above
             await asyncio.sleep(0.01)
 
@@ -185,7 +185,7 @@ class TestStream:
 
         context.on_output = listen
         task = asyncio.create_task(call("shell", context, command="echo first; while [ ! -e go ]; do sleep 0.01; done"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await told.wait()
             assert not task.done()
             (context.root / "go").touch()

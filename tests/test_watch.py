@@ -46,7 +46,7 @@ class Watched:
 
     def until(self, done: Callable[[Dirty], bool]) -> Dirty:
         """Take until what was taken together satisfies `done`."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             taken = self.watch.take()
             self.all = Dirty(self.all.paths | taken.paths, self.all.everything or taken.everything)
@@ -61,7 +61,7 @@ class Watched:
 
     def settle(self) -> None:
         """Until all that happened has been taken."""
-        end = time.monotonic() + 10
+        end = time.monotonic() + 60
         while not self.watch.quiet():
             assert time.monotonic() < end, "never quiet"
             self.watch.take()
@@ -125,7 +125,7 @@ def test_a_write_an_atomic_save_a_rename_and_a_deletion_are_reported(watched: Wa
 def test_new_folders_are_watched_and_what_was_made_in_them_meanwhile_is_not_lost(watched: Watched) -> None:
     (watched.root / "new/deeper").mkdir(parents=True)
     watched.until(lambda dirty: dirty.everything)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while watched.root / "new/deeper" not in watched.watch.watched:
         assert time.monotonic() < end
         os.sched_yield()

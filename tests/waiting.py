@@ -89,7 +89,7 @@ class Waiting:
             self.stopped.set()
 
     async def until(self, kind: type[events.Event], count: int = 1) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while sum(isinstance(event, kind) for event in self.seen) < count:
                 self.arrived.clear()
                 await self.arrived.wait()

@@ -16,6 +16,7 @@ from rich.text import Text
 from agent import events
 from agent.events import TurnEnd
 from agent.reports.totals import Totals, money, percent, tokens
+from agent.retry import MAX_ATTEMPTS
 from agent.screens.shown import Shown
 from backends.llama.models import is_local
 from context.explain import sentence
@@ -41,12 +42,15 @@ class OneShotText:
         self._status: Status | None = None
         self._output, self._output_lines = "", 0  # of the running command: an open line, and the lines shown
         self._shown = Shown()
+        self._attempt, self._restarted_for = 1, ""  # of the running call, and why it was last made again
         self._totals = Totals()
         self._local = False
 
     def __call__(self, event: events.Event) -> None:
         if not isinstance(event, events.PrefillProgress | events.ToolWriting):
             self._end_progress()
+        if isinstance(event, events.CallFinished | events.CompactionFinished):
+            self._attempt, self._restarted_for = 1, ""
         match event:
             case events.SessionOpened(session, model, mode, directory, resumed, warm, until):
                 self._local = is_local(model)
@@ -59,9 +63,9 @@ class OneShotText:
                 self._show_status(f"[dim]writing a call of {escape(name)}, {characters:,} characters[/dim]")
             case events.TextDelta(_, text):
                 self._stream(text)
-            case events.ReplyRestarted(_, reason, wait_s):
+            case events.ReplyRestarted():
                 self._shown = self._shown.again()
-                self._say(f"[yellow]{escape(reason)}[/yellow] [dim]Trying again in {wait_s:.0f} s.[/dim]")
+                self._tell_restart(event)
             case events.CacheOptionRefused(_, endpoint, option):
                 self._say(
                     f"[yellow]{escape(endpoint)} refuses the cache option {option}: it is left out from now on.[/]"
@@ -121,6 +125,13 @@ class OneShotText:
             f"[dim]{calls} · {tokens(totals.input_total)} tokens in, {percent(totals.hit_rate)} from cache · "
             f"{tokens(totals.output)} out · {cost} · agent cost {event.session}[/dim]"
         )
+
+    def _tell_restart(self, event: events.ReplyRestarted) -> None:
+        """An unreachable host gives the same reason each time: it is told once."""
+        self._attempt += 1
+        reason = "" if event.reason == self._restarted_for else f"[yellow]{escape(event.reason)}[/yellow] "
+        self._restarted_for = event.reason
+        self._say(f"{reason}[dim]Trying again in {event.wait_s:.0f} s ({self._attempt} of {MAX_ATTEMPTS}).[/dim]")
 
     def _tell_miss(self, event: events.CallFinished) -> None:
         verdict = event.verdict

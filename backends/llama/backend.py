@@ -37,6 +37,7 @@ from backends.llama.engine import Engine, StoppedError, StopRequested
 from backends.llama.gguf import fingerprint, read_header
 from backends.llama.lens import Recorder, Seen
 from backends.llama.loaded import CONTEXT_OPTION, KvOptions, Loaded, context_options
+from backends.llama.needs import Demand
 from backends.llama.reply import ReplyReader
 from backends.llama.sampling import Sampler, Sampling
 from backends.llama.tool_grammar import REPLY_START, prompt_grammar
@@ -258,8 +259,10 @@ class LlamaBackend:
                     "conversation. Choose an instruct model, such as those of `agent models list`.",
                 )
             junctions = find_junctions(template, weights.bos_text, weights.eos_text, str(self._path))
-            options = context_options(self._cache, weights, window, tuning)
-            native.require_memory(weights.pointer, options.cells, self._available_memory, options.kv_type)
+            demand = Demand.of_weights(weights, self._cache.kv_type)
+            options = context_options(self._cache, weights, demand, window, tuning)
+            needed = demand.total(options.cells, options.sequences)
+            native.require_memory(needed, options.cells, self._available_memory)
             decoder = NativeDecoder(weights, options)
         except BaseException:
             weights.close()

@@ -12,6 +12,7 @@ from backends.llama.decoder import SEQUENCES, SNAPSHOTS, SPARE, ContextOptions, 
 from backends.llama.drafts import NO_DRAFTS, Drafts, PromptLookup, pays
 from backends.llama.engine import Engine
 from backends.llama.kv_store import KvStore, Model
+from backends.llama.needs import Demand
 from backends.llama.tuning import Tuning
 from backends.llama.weights import Weights
 from backends.llama.wire import PromptTokens
@@ -47,15 +48,15 @@ class KvOptions:
         return KvStore(self.folder, Model(build_key(fingerprint, kind), about), self.quota, warn)
 
 
-def context_options(cache: KvOptions, weights: Weights, window: int, tuning: Tuning) -> ContextOptions:
-    """A context for prompts of up to `window` tokens. Raises BackendError (LOCAL) where they do not fit the memory that
-    `cache` allows.
+def context_options(cache: KvOptions, weights: Weights, demand: Demand, window: int, tuning: Tuning) -> ContextOptions:
+    """A context for prompts of up to `window` tokens, which takes what `demand` says. Raises BackendError (LOCAL) where
+    they do not fit the memory that `cache` allows.
     """
     sequences = SEQUENCES if weights.kind.rewinds else SNAPSHOTS
     cells = window if cache.exact else window + window // SPARE
-    token_bytes = native.cache_bytes(weights.pointer, 1_024, cache.kv_type) / 1_024
-    if cache.memory is not None and token_bytes:  # a recurrent state is of one size, whatever it has read
-        room = int(cache.memory / token_bytes) // native.CELLS_STEP * native.CELLS_STEP
+    if cache.memory is not None and demand.token:  # a recurrent state is of one size, whatever it has read
+        left = max(0, cache.memory - demand.states(sequences))
+        room = int(left / demand.token) // native.CELLS_STEP * native.CELLS_STEP
         if room < window:
             raise BackendError(
                 ErrorKind.LOCAL,

@@ -192,7 +192,9 @@ def metadata(model: Any, key: str) -> str | None:
 
 
 def cache_bytes(model: Any, cells: int, kv_type: str = "f16") -> int:
-    """Memory in bytes that the KV cache of `cells` tokens takes (keys and values in every layer)."""
+    """Memory in bytes that the KV cache of `cells` tokens takes, where every layer is like the first one; see
+    `needs.Demand`.
+    """
     lib = library()
     key_length = metadata(model, f"{metadata(model, 'general.architecture')}.attention.key_length")
     head = int(key_length) if key_length else lib.llama_model_n_embd(model) // max(1, lib.llama_model_n_head(model))
@@ -215,13 +217,13 @@ def available_memory(
 AvailableMemory = Callable[[], int | None]
 
 
-def require_memory(model: Any, cells: int, available: AvailableMemory = available_memory, kv_type: str = "f16") -> None:
-    """Raise BackendError (LOCAL) when the KV cache cannot fit: the system would kill the process without a word.
+def require_memory(needed: int, cells: int, available: AvailableMemory = available_memory) -> None:
+    """Raise BackendError (LOCAL) when a KV cache of `needed` bytes for `cells` tokens cannot fit: the system would kill
+    the process without a word.
 
     The weights are mapped from the file and can be dropped and read again, so they do not count.
     """
     free = available()
-    needed = cache_bytes(model, cells, kv_type)
     if free is not None and needed > free:
         raise BackendError(
             ErrorKind.LOCAL,

@@ -1,17 +1,19 @@
 """What a model needs in memory at which context, and whether that much is free here.
 
-Counted are the weights and what the engine keeps of the tokens: as large as `native.require_memory` will find it, which
-refuses what cannot be. The buffers of a single batch come on top; they are small beside both.
+Counted are the weights and what the engine keeps of the tokens: as large as the check before a context is made will
+find it (`Demand`, `native.require_memory`). The buffers of a single batch come on top; they are small beside both.
 """
 
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
-from backends.llama.about import About, Layers
-from backends.llama.decoder import SNAPSHOTS, SPARE
+from backends.llama import native
+from backends.llama.about import About, Layers, read_about
+from backends.llama.decoder import SEQUENCES, SNAPSHOTS, SPARE
 from backends.llama.native import KV_TYPES
+from backends.llama.weights import Weights
 
 CONTEXTS: Final = (4_096, 16_384, 32_768)
 SHOWN_TYPES: Final = ("f16", "q8_0")
@@ -36,9 +38,35 @@ class Need:
     verdict: Verdict
 
 
-def cache_bytes(layers: Layers, tokens: int, kv_type: str = "f16") -> int:
-    """Bytes that keys and values of `tokens` take. `kv_type`: one of KV_TYPES."""
-    return math.ceil(tokens * layers.values * KV_TYPES[kv_type].bytes)
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a context takes, in bytes. `token`: keys and values of one token; `state`: what stands for all tokens of a
+    sequence, 0 in a model without one.
+    """
+
+    token: float
+    state: int
+
+    @classmethod
+    def of(cls, layers: Layers, kv_type: str = "f16") -> Self:
+        """`kv_type`: one of KV_TYPES."""
+        return cls(layers.values * KV_TYPES[kv_type].bytes, layers.state * _STATE_BYTES)
+
+    @classmethod
+    def of_weights(cls, weights: Weights, kv_type: str) -> Self:
+        """By what the file says of each layer; where it does not say enough, as if all were like the first one."""
+        layers = read_about(weights.path).layers
+        if layers is None:
+            return cls(native.cache_bytes(weights.pointer, 1_024, kv_type) / 1_024, 0)
+        return cls.of(layers, kv_type)
+
+    def states(self, sequences: int) -> int:
+        """Of the states: the engine needs one more than its sequences, to save and restore them."""
+        return (sequences + 1) * self.state
+
+    def total(self, cells: int, sequences: int) -> int:
+        """Of a context for `cells` tokens."""
+        return math.ceil(cells * self.token) + self.states(sequences)
 
 
 def needs(model: About, available: int | None) -> tuple[Need, ...]:
@@ -54,9 +82,10 @@ def needs(model: About, available: int | None) -> tuple[Need, ...]:
 
 
 def _need(model: About, layers: Layers, context: int, kv_type: str, available: int | None) -> Need:
-    state = 0 if model.kind.rewinds else SNAPSHOTS * layers.state * _STATE_BYTES
-    cache = cache_bytes(layers, context, kv_type) + state
-    asked = cache_bytes(layers, context + context // SPARE, kv_type) + state  # by the engine, which forks
+    demand = Demand.of(layers, kv_type)
+    sequences = SEQUENCES if model.kind.rewinds else SNAPSHOTS
+    cache = demand.total(context, sequences)
+    asked = demand.total(context + context // SPARE, sequences)  # by the engine, which forks
     if available is None:
         verdict = Verdict.UNKNOWN
     elif asked > available:
