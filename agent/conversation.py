@@ -32,6 +32,7 @@ from agent.parts import Parts
 from agent.permissions import Mode
 from agent.redact import Redactor
 from agent.repository import Repository
+from agent.savings import so_far
 from agent.session import Session, session_lock
 from agent.toolbox import Toolbox
 from agent.tools import registry
@@ -222,7 +223,9 @@ async def open_conversation(
         forecaster = _forecaster(parts, task, settings)
         held = forecaster.held(around.clock.now()) if session.resumed else None
         warm = (held.tokens, held.expires) if held else (None, None)
-        around.emit(events.SessionOpened(session.id, info.name, settings.mode, directory, session.resumed, *warm))
+        earlier = so_far(parts) if session.resumed else ()
+        about = (directory, session.resumed, *warm, backend.capabilities.context, *earlier)
+        around.emit(events.SessionOpened(session.id, info.name, settings.mode, *about))
         conversation = _assemble(
             *(parts, forecaster, counter, head, environment, task, settings, folders, redactor, around, versions)
         )

@@ -15,6 +15,7 @@ from agent.chat.markdown_stream import PARSER, Code
 
 _THEME: Final = "ansi_dark"
 _STYLES: Final = Theme({"markdown.code": "cyan", "markdown.code_block": "none"})  # no black boxes on light backgrounds
+_TAB: Final = 4  # columns
 _LOOK_BACK: Final = 400  # lines of a code block that are read again to know what state it is in
 
 
@@ -86,13 +87,16 @@ class CodeView:
 
     def peek(self, code: Code) -> Text:
         """The same, for lines that may still change."""
-        before = "".join(self._before)
+        before = "".join(self._before).expandtabs(_TAB)
         whole = highlighted(before + code.text, code.language)
+        if not whole.plain.startswith(before):  # a lexer that does not keep to the text
+            return highlighted(code.text, code.language)
         return whole[len(before) :] if before else whole
 
 
 def highlighted(code: str, language: str) -> Text:
     """Code in colours, without its last line end. An unknown language is plain."""
+    code = code.expandtabs(_TAB)
     text = Syntax(code, language or "text", theme=_THEME, background_color="default").highlight(code)
     text.overflow, text.no_wrap = "fold", False
     text.right_crop(1 if text.plain.endswith("\n") else 0)
