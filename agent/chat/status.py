@@ -167,7 +167,7 @@ class StatusLine:
             turn = money(self._turn.usd)
             fields.append(_Field(f"turn {turn} {self._turn.hit_rate} hit", f"turn {turn}", 6))
         session, saved = money(self._session.usd), _signed(self._session.saved)
-        fields.append(_Field(f"session {session} {rate} hit", session, 4))
+        fields.append(_Field(f"session {session} {rate} hit", f"session {session}", 4))
         fields.append(_Field(f"saved {saved}", "", 5))
         return fields
 
@@ -186,7 +186,7 @@ class StatusLine:
             return _Field(f"cache {self._warm:,} warm, no clock", "warm", 2, f"{_STYLE}.warm")
         left = self._until - now
         style = f"{_STYLE}.soon" if left < _SOON else f"{_STYLE}.warm"
-        return _Field(f"cache {self._warm:,} warm {_clock(left)}", f"{_thousands(self._warm)} {_clock(left)}", 2, style)
+        return _Field(f"cache {self._warm:,} warm {_clock(left)}", f"warm {_clock(left)}", 2, style)
 
     def _speed(self) -> list[_Field]:
         ttft = None if self._ttft is None else f"TTFT {self._ttft:.1f} s"
