@@ -223,7 +223,7 @@ async def open_conversation(
         forecaster = _forecaster(parts, task, settings)
         held = forecaster.held(around.clock.now()) if session.resumed else None
         warm = (held.tokens, held.expires) if held else (None, None)
-        earlier = so_far(parts) if session.resumed else ()
+        earlier = await so_far(parts) if session.resumed else ()
         about = (directory, session.resumed, *warm, backend.capabilities.context, *earlier)
         around.emit(events.SessionOpened(session.id, info.name, settings.mode, *about))
         conversation = _assemble(

@@ -1,5 +1,6 @@
 """What the cache has saved, in money."""
 
+import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -22,13 +23,14 @@ def saved_usd(usage: Usage, cost_usd: Decimal | None, pricing: Pricing, at: date
     return None if without is None else without - cost_usd
 
 
-def so_far(parts: Parts) -> tuple[int | None, int | None, Decimal | None, Decimal | None]:
+async def so_far(parts: Parts) -> tuple[int | None, int | None, Decimal | None, Decimal | None]:
     """Input, cache read, cost and savings of the session's calls; its pings are in the cost."""
     session, ledger = parts.session, parts.session.ledger
     calls = ledger.calls(session.id)
     total = total_of(calls)
     cost = None if total.cost_usd is None else total.cost_usd + ledger.pings.spent(0.0, session.id)
-    return total.input_total, total.cache_read, cost, _saved(calls, parts)
+    saved = await asyncio.to_thread(_saved, calls, parts)  # the first price takes half a second
+    return total.input_total, total.cache_read, cost, saved
 
 
 def _saved(calls: list[CallRow], parts: Parts) -> Decimal | None:

@@ -1,15 +1,19 @@
 """The chat's status line: what it shows, and what it drops where there is no room."""
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
+from emulator import Emulator, Reply
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from waiting import Waiting, opened
 
 from agent import events
 from agent.chat.status import StatusLine
 from agent.events import TurnEnd
+from agent.reports.totals import total_of
 from backends.base import Usage
 
 MODEL = "anthropic/claude-sonnet-5"
@@ -165,3 +169,30 @@ def test_another_mode_is_shown_at_once() -> None:
     line = status(OPENED)
     line.mode_changed("plan")
     assert line.text(NOW, 80) == "anthropic/claude-sonnet-5 · plan"
+
+
+@pytest.mark.usefixtures("rules_of_the_house")
+async def test_a_real_session_tells_its_lease_and_its_sums(
+    repository: Path, environment: dict[str, str], server: Emulator
+) -> None:
+    """On the emulated API: two turns, then the same session opened again."""
+    waiting = Waiting(repository, environment, server, "anthropic/claude-sonnet-5-5")
+    server.play(Reply("One."), Reply("Two."))
+    async with opened(waiting) as conversation:
+        await conversation.turn("begin")
+        await conversation.turn("go on")
+    rows = waiting.calls()
+    first, second = (event for event in waiting.seen if isinstance(event, events.CallFinished))
+    assert first.saved_usd is not None
+    assert first.saved_usd < 0, "it only wrote"
+    assert second.saved_usd is not None
+    assert second.saved_usd > 0
+    assert second.warm == rows[1].usage.input_total
+    assert second.until == rows[1].started + 300
+    async with opened(waiting, again=True):
+        pass
+    again = [event for event in waiting.seen if isinstance(event, events.SessionOpened)][-1]
+    total = total_of(rows)
+    assert (again.input, again.cache_read, again.cost_usd) == (total.input_total, total.cache_read, total.cost_usd)
+    assert again.saved_usd == first.saved_usd + second.saved_usd
+    assert again.context is not None
