@@ -1,10 +1,11 @@
 """The chat's status line: what it shows, and what it drops where there is no room."""
 
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from emulator import Emulator, Reply
+from emulator import Emulator, ManualClock, Reply
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
@@ -171,13 +172,19 @@ def test_another_mode_is_shown_at_once() -> None:
     assert line.text(NOW, 80) == "anthropic/claude-sonnet-5 · plan"
 
 
-@pytest.mark.usefixtures("rules_of_the_house")
+@pytest.fixture
+def server() -> Iterator[Emulator]:
+    with Emulator(lambda request: Reply.of("Fine."), clock=ManualClock()) as running:
+        yield running
+
+
 async def test_a_real_session_tells_its_lease_and_its_sums(
-    repository: Path, environment: dict[str, str], server: Emulator
+    repository: Path, environment: dict[str, str], home: Path, server: Emulator
 ) -> None:
     """On the emulated API: two turns, then the same session opened again."""
-    waiting = Waiting(repository, environment, server, "anthropic/claude-sonnet-5-5")
-    server.play(Reply("One."), Reply("Two."))
+    (home / "models.toml").write_text("[anthropic.claude-sonnet-5]\ntoken_scale = 1\n")
+    (repository / "AGENTS.md").write_text("".join(f"{rule}. Keep module {rule} small.\n" for rule in range(150)))
+    waiting = Waiting(repository, environment, server, MODEL)
     async with opened(waiting) as conversation:
         await conversation.turn("begin")
         await conversation.turn("go on")
