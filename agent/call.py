@@ -15,6 +15,7 @@ from agent.ledger_rows import ANSWERED, CallOutcome, ForecastRow
 from agent.parts import Parts
 from agent.repetition_guard import RepetitionGuard
 from agent.retry import wait_before_retry
+from agent.savings import saved_usd
 from agent.speed import decode_tps
 from backends import base
 from backends.base import (
@@ -207,9 +208,12 @@ class Caller:
         if outcome.verdict is not None and outcome.verdict.cause is not Cause.IMPLAUSIBLE:
             self._forecaster.learn(request.prompt.length, stream.usage)
         tps = decode_tps(outcome.usage.output, outcome.ttft_s, stream.duration)
+        saved = saved_usd(outcome.usage, outcome.cost_usd, self._pricing, datetime.fromtimestamp(started, UTC))
+        lease = self._forecaster.lease()
         self._emit(
             events.CallFinished(
-                self._number, outcome.usage, outcome.cost_usd, outcome.ttft_s, stream.duration, tps, outcome.verdict
+                *(self._number, outcome.usage, outcome.cost_usd, outcome.ttft_s, stream.duration, tps, outcome.verdict),
+                *(saved, lease.tokens if lease else None, lease.expires if lease else None),
             )
         )
         return Reply(kept, stream.finished.stop, stream.finished.detail)

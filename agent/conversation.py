@@ -35,6 +35,7 @@ from agent.project_config import project_notice
 from agent.redact import Redactor
 from agent.repository import Repository
 from agent.sandbox import confining
+from agent.savings import so_far
 from agent.session import Session, session_lock
 from agent.toolbox import Toolbox
 from agent.tools import registry
@@ -235,7 +236,9 @@ async def open_conversation(
         forecaster = _forecaster(parts, task, settings)
         held = forecaster.held(around.clock.now()) if session.resumed else None
         warm = (held.tokens, held.expires) if held else (None, None)
-        around.emit(events.SessionOpened(session.id, info.name, settings.mode, directory, session.resumed, *warm))
+        earlier = await so_far(parts) if session.resumed else ()
+        about = (directory, session.resumed, *warm, backend.capabilities.context, *earlier)
+        around.emit(events.SessionOpened(session.id, info.name, settings.mode, *about))
         if notice := project_notice(task.directory, folders):
             around.emit(events.Notice(notice))
         conversation = _assemble(

@@ -26,7 +26,8 @@ class TurnEnd(StrEnum):
 @dataclasses.dataclass(frozen=True, slots=True)
 class SessionOpened:
     """`resumed`: an earlier session goes on; then `warm` tokens of it are still cached until `until` (seconds since the
-    epoch; None: no clock). `warm` None: nothing is. `mode` is the permission mode.
+    epoch; None: no clock). `warm` None: nothing is. `mode` is the permission mode, `context` the model's window in
+    tokens. `input`, `cache_read`, `cost_usd` and `saved_usd` are those of all calls so far, as in `CallFinished`.
     """
 
     session: str
@@ -36,6 +37,11 @@ class SessionOpened:
     resumed: bool
     warm: int | None = None
     until: float | None = None
+    context: int | None = None
+    input: int | None = 0
+    cache_read: int | None = 0
+    cost_usd: Decimal | None = Decimal(0)
+    saved_usd: Decimal | None = Decimal(0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -175,7 +181,9 @@ class CallFinished:
     """The bill of a call.
 
     `cost_usd` None: the price is not known. Times in seconds; `tps` is output tokens per second of decode. `verdict`:
-    why not all was read from the cache that could have been (None: the provider reported nothing).
+    why not all was read from the cache that could have been (None: the provider reported nothing). `saved_usd`: what
+    it would have cost more with all of its input fresh (below 0: less). `warm` tokens of the conversation are cached
+    now, until `until` (seconds since the epoch; None: no clock); `warm` None: none are known to be.
     """
 
     call: int
@@ -185,6 +193,9 @@ class CallFinished:
     duration_s: float
     tps: float | None
     verdict: Verdict | None
+    saved_usd: Decimal | None = None
+    warm: int | None = None
+    until: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -208,11 +219,14 @@ class ToolOutputChunk:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ToolFinished:
+    """`full`: the file with the whole output, where `text` is only a part of it."""
+
     tool_call: str
     name: str
     text: str
     summary: str
     is_error: bool
+    full: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolO
 from agent.tools.written_call import refuse_written_call
 from context.block import ToolCall, ToolResult
 from context.canonical import clean_text
+from context.names import show_name
 
 if TYPE_CHECKING:
     from agent.coach import Coach
@@ -136,7 +137,8 @@ class Toolbox:
         if self._repository is not None and news:
             await asyncio.to_thread(self._repository.keep, dict(news))
         summary = self._redact(output.summary)
-        self._emit(events.ToolFinished(call.id, call.name, text, summary, output.is_error))
+        full = None if output.full is None else show_name(str(output.full))
+        self._emit(events.ToolFinished(call.id, call.name, text, summary, output.is_error, full))
         return result
 
     async def _output(self, call: ToolCall, position: int) -> ToolOutput:

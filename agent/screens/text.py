@@ -4,7 +4,6 @@ On a terminal the answer streams as it comes. Into a pipe or a file goes the las
 by a program.
 """
 
-from datetime import datetime
 from typing import Final, TextIO
 
 from rich.console import Console
@@ -14,19 +13,15 @@ from rich.status import Status
 from rich.text import Text
 
 from agent import events
-from agent.events import TurnEnd
-from agent.reports.totals import Totals, money, percent, tokens
-from agent.retry import MAX_ATTEMPTS
+from agent.reports.totals import Totals, money
+from agent.screens.plain import plain
+from agent.screens.restarts import Restarts
+from agent.screens.sentences import BEGINS_ANEW, bill, told, writing
 from agent.screens.shown import Shown
 from backends.llama.models import is_local
-from context.explain import sentence
-from context.forecast import Cause
 
 _PROGRESS_FROM: Final = 256  # tokens of prefill; below it the bar would only flicker
 _OUTPUT_LINES: Final = 12  # of a command that are shown while it runs
-_WORTH_TELLING: Final = 1000  # tokens of a miss
-# A reply may quote what it read in a file; it must not command the terminal.
-_NO_CONTROL: Final = {code: None for code in (*range(32), 127, *range(128, 160)) if chr(code) not in "\n\t"}
 
 
 class OneShotText:
@@ -42,7 +37,7 @@ class OneShotText:
         self._status: Status | None = None
         self._output, self._output_lines = "", 0  # of the running command: an open line, and the lines shown
         self._shown = Shown()
-        self._attempt, self._restarted_for = 1, ""  # of the running call, and why it was last made again
+        self._restarts = Restarts()
         self._totals = Totals()
         self._local = False
 
@@ -50,41 +45,20 @@ class OneShotText:
         if not isinstance(event, events.PrefillProgress | events.ToolWriting):
             self._end_progress()
         if isinstance(event, events.CallFinished | events.CompactionFinished):
-            self._attempt, self._restarted_for = 1, ""
+            self._restarts.over()
         match event:
-            case events.SessionOpened(session, model, mode, directory, resumed, warm, until):
-                self._local = is_local(model)
-                again = "continues" if resumed else "session"
-                kept = f" · {warm:,} tokens warm{_until(until)}" if warm else ""
-                self._say(f"[dim]{escape(model)} · mode {mode} · {again} {session}{kept} · {escape(directory)}[/dim]")
+            case events.SessionOpened():
+                self._local = is_local(event.model)
+                self._tell(event)
             case events.PrefillProgress():
                 self._show_prefill(event)
-            case events.ToolWriting(_, name, characters):
-                self._show_status(f"[dim]writing a call of {escape(name)}, {characters:,} characters[/dim]")
+            case events.ToolWriting():
+                self._show_status(f"[dim]{escape(writing(event))}[/dim]")
             case events.TextDelta(_, text):
                 self._stream(text)
             case events.ReplyRestarted():
                 self._shown = self._shown.again()
-                self._tell_restart(event)
-            case events.CacheOptionRefused(_, endpoint, option):
-                self._say(
-                    f"[yellow]{escape(endpoint)} refuses the cache option {option}: it is left out from now on.[/]"
-                )
-            case events.CacheRenewed("tool" | "rate_limit", "done", read, cost, until) if read and until:
-                self._say(f"[dim]cache kept warm{_until(until)}: {read:,} tokens read, {money(cost)}[/dim]")
-            case events.CacheRenewed("prewarm", "done", _, cost, _):
-                self._say(f"[dim]cache written ahead of the first turn, {money(cost)}[/dim]")
-            case events.KeepaliveStopped("tool" | "rate_limit" | "question", why, tokens_lost, _) if why != "off":
-                self._say(f"[dim]cache no longer kept warm ({escape(why)}): {tokens_lost:,} tokens[/dim]")
-            case events.EpochStarted(number, reason, before, after, as_is, anew) if reason != "compacted":
-                less = "" if as_is is None or anew is None else f", {money(as_is - anew)} less for what is to come"
-                self._say(f"[dim]epoch {number} ({escape(reason)}): {before:,} tokens became {after:,}{less}[/dim]")
-            case events.CompactionStarted(before):
-                self._say(f"[dim]asking for a summary of {before:,} tokens …[/dim]")
-            case events.CompactionFinished("done", _, before, after, cost):
-                self._say(f"[dim]compacted: {before:,} tokens became {after or 0:,}, {money(cost)}[/dim]")
-            case events.CompactionFinished(_, detail, _, _, cost):
-                self._say(f"[yellow]Not compacted: {escape(detail or '')}. Nothing was changed.[/yellow]")
+                self._say(self._restarts.told(event))
             case events.ToolStarted(_, _, _, summary):
                 self._say(f"[bold]›[/bold] {escape(summary)}")
             case events.ToolOutputChunk(_, text):
@@ -97,11 +71,11 @@ class OneShotText:
                 self._shown = Shown()
                 self._totals = self._totals.plus(event.usage, event.cost_usd)
                 self._end_line()
-                self._tell_miss(event)
-            case events.Notice(text):
-                self._say(f"[yellow]{escape(text)}[/yellow]")
+                self._tell(event)
             case events.TurnFinished():
                 self._finish(event)
+            case _:
+                self._tell(event)
 
     def close(self) -> None:
         """Leave the terminal as it was found."""
@@ -113,44 +87,25 @@ class OneShotText:
         if not self._streams and event.text:
             self._out.write(event.text.rstrip("\n") + "\n")
             self._out.flush()
-        if event.message:
-            colour = "yellow" if event.end is TurnEnd.LIMIT else "red"
-            self._say(f"[{colour}]{escape(event.message)}[/{colour}]")
+        self._tell(event)
         if not event.calls:  # stopped before the first reply: there is no bill to show
             return
-        calls = f"{event.calls} call{'s' if event.calls != 1 else ''}"
-        totals = self._totals
         cost = "local" if self._local else money(event.cost_usd)
-        self._say(
-            f"[dim]{calls} · {tokens(totals.input_total)} tokens in, {percent(totals.hit_rate)} from cache · "
-            f"{tokens(totals.output)} out · {cost} · agent cost {event.session}[/dim]"
-        )
+        self._say(f"[dim]{bill(event.calls, self._totals, cost)} · agent cost {event.session}[/dim]")
 
-    def _tell_restart(self, event: events.ReplyRestarted) -> None:
-        """An unreachable host gives the same reason each time: it is told once."""
-        self._attempt += 1
-        reason = "" if event.reason == self._restarted_for else f"[yellow]{escape(event.reason)}[/yellow] "
-        self._restarted_for = event.reason
-        self._say(f"{reason}[dim]Trying again in {event.wait_s:.0f} s ({self._attempt} of {MAX_ATTEMPTS}).[/dim]")
-
-    def _tell_miss(self, event: events.CallFinished) -> None:
-        verdict = event.verdict
-        if verdict is None or verdict.cause in (Cause.NONE, Cause.FIRST, Cause.NOT_REPORTED):
-            return
-        if verdict.cause in (Cause.TTL_SHORTENED, Cause.IMPLAUSIBLE) or (verdict.missed or 0) >= _WORTH_TELLING:
-            missed = f"{verdict.missed:,} tokens not read: " if verdict.missed else ""
-            self._say(
-                f"[yellow]cache: {missed}{escape(sentence(verdict.cause))}[/yellow] [dim]agent cache explain[/dim]"
-            )
+    def _tell(self, event: events.Event) -> None:
+        line = told(event)
+        if line is not None:
+            self._say(line)
 
     def _stream(self, text: str) -> None:
         if not self._streams:
             return
         self._shown, text, differs = self._shown.plus(text)
         if differs:
-            self._say("[dim]The reply begins anew.[/dim]")
+            self._say(BEGINS_ANEW)
         if text:
-            self._out.write(text.translate(_NO_CONTROL))
+            self._out.write(plain(text))
             self._out.flush()
             self._line_open = not text.endswith("\n")
 
@@ -210,7 +165,3 @@ class OneShotText:
         if self._progress is not None:
             self._progress.stop()
             self._progress = self._prefill = None
-
-
-def _until(seconds: float | None) -> str:
-    return "" if seconds is None else f" until {datetime.fromtimestamp(seconds).astimezone():%H:%M:%S}"
