@@ -28,7 +28,7 @@ class ModeGate:
     """The gate of one run. `asker` is None when nobody can be asked; `readable` are folders that are free to read."""
 
     def __init__(self, mode: Mode, root: Path, asker: Asker | None, readable: Iterable[Path] = ()) -> None:
-        self._mode = mode
+        self.mode = mode
         self._root = root
         self._asker = asker
         self._readable = tuple(readable)
@@ -39,7 +39,7 @@ class ModeGate:
         """None when the call may run, else the reason that the model is told."""
         async with self._one_question:  # calls that run side by side ask one after another
             decision = decide(
-                self._mode,
+                self.mode,
                 access,
                 self._root,
                 interactive=self._asker is not None,

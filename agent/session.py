@@ -11,7 +11,7 @@ from agent.database import LedgerError
 from agent.ledger import Ledger, SessionBusyError
 from agent.ledger_rows import EpochRow, SessionRow
 from agent.tool_record import NOTHING_SEEN
-from context.block import Block, Role, Text, ToolResult
+from context.block import Block, Layer, Role, Text, ToolResult
 from context.layers.history import CIRCLED, CUT_REPLY, INTERRUPTED, reply_block, results_block
 from context.names import show_name
 from context.notices import Environment
@@ -43,8 +43,7 @@ class Session:
     ) -> "Session":
         """A new session whose prompt begins with `head` (SYSTEM and PROJECT)."""
         session_id = new_session_id(now)
-        shown = show_name(" ".join(title.split())[:_TITLE_LENGTH])
-        ledger.create_session(SessionRow(session_id, now, directory, shown, told.to_json()), head)
+        ledger.create_session(SessionRow(session_id, now, directory, _title(title), told.to_json()), head)
         return cls(session_id, ledger, Prompt.empty().extend(head), told)
 
     @classmethod
@@ -62,6 +61,15 @@ class Session:
         session_id, shown = new_session_id(now), show_name(" ".join(title.split())[:_TITLE_LENGTH])
         ledger.fork_session(SessionRow(session_id, now, row.directory, shown, row.told, row.id, prompt.length, epoch))
         return cls(session_id, ledger, prompt, ledger.told(row), resumed=True, epoch=epoch)
+
+    def rename(self, title: str) -> None:
+        """Call it like its first command."""
+        self.ledger.names.rename(self.id, _title(title))
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no command was given in it yet."""
+        return not self.resumed and self.prompt.length == self.prompt.head(Layer.PROJECT).length
 
     def append(
         self,
@@ -110,6 +118,10 @@ class Session:
         results = {run.tool_call: run.result or _interrupted(run.tool_call) for run in runs.values()}
         self.append([results_block(last.tool_calls, results)])
         return []
+
+
+def _title(text: str) -> str:
+    return show_name(" ".join(text.split())[:_TITLE_LENGTH])
 
 
 def _interrupted(tool_call: str) -> ToolResult:

@@ -1,0 +1,1 @@
+"""The terminal chat: one more listener of the events that `agent run` shows."""

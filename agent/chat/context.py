@@ -1,0 +1,165 @@
+"""What slash commands work with: the open conversation, its files and its records."""
+
+import asyncio
+import difflib
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rich.text import Text
+
+from agent.backend_choice import find_model, load_catalog, pricing
+from agent.chat.front import Choice, Front
+from agent.chat.own_commands import OwnCommand, own_commands
+from agent.chat.transcript import diff_view
+from agent.checkpoints import Checkpoints, Restored
+from agent.config import Folders, Settings
+from agent.conversation import Conversation, Surroundings, Task
+from agent.errors import USAGE, UserError
+from agent.ledger import Ledger
+from agent.ledger_rows import SessionRow
+from agent.reports.cache_status import CacheStatus, cache_status
+from agent.reports.sessions import summarise
+from agent.reports.totals import money
+from agent.turns import TurnRow, turns
+from context.names import show_name
+
+_DIFF_LINES: Final = 400
+_WORTH_NAMING: Final = 4_000  # tokens that are read anew, below which no price is named ahead
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Which conversation to open. `first`: sent at once; `edit`: put where the person types."""
+
+    task: Task
+    settings: Settings
+    first: str | None = None
+    edit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The person has seen enough."""
+
+
+class Context:
+    """Of one open conversation. `settings` are those in force; a change of mode changes them in place."""
+
+    def __init__(
+        self,
+        conversation: Conversation,
+        opening: Opening,
+        front: Front,
+        folders: Folders,
+        around: Surroundings,
+        checkpoints: Checkpoints,
+    ) -> None:
+        self.conversation = conversation
+        self.settings = opening.settings
+        self.directory = opening.task.directory
+        self.front = front
+        self.folders = folders
+        self.checkpoints = checkpoints
+        self._around = around
+        self._own: dict[str, OwnCommand] | None = None
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.conversation.session.ledger
+
+    def row(self) -> SessionRow:
+        """The session's record."""
+        row = self.ledger.session(self.conversation.session.id)
+        assert row is not None  # it is open
+        return row
+
+    def say(self, text: str, style: str = "dim") -> None:
+        self.front.write(Text(text, style=style))
+
+    def own(self) -> Mapping[str, OwnCommand]:
+        """The person's own commands, as their files are now."""
+        return own_commands(self.folders, self.directory)
+
+    # Other conversations
+
+    def same_session(self, settings: Settings) -> Opening:
+        if self.conversation.session.is_unused:
+            return Opening(Task("", self.directory), settings)
+        return Opening(Task("", self.directory, session=self.conversation.session.id), settings)
+
+    def new_session(self) -> Opening:
+        return Opening(Task("", self.directory), self.settings)
+
+    def other_session(self, session: str) -> Opening:
+        if self.ledger.session(session) is None:
+            raise UserError(f"There is no session {session!r}. /sessions lists them.", USAGE)
+        return Opening(Task("", self.directory, session=session), self.settings)
+
+    def rewound(self, turn: int | None, *, first: str | None = None, edit: str | None = None) -> Opening:
+        """A copy of this session up to the end of `turn` (0: nothing of it, None: all of it)."""
+        if turn == 0:
+            return Opening(Task("", self.directory), self.settings, first, edit)
+        task = Task("", self.directory, session=self.conversation.session.id, fork=True, at_turn=turn)
+        return Opening(task, self.settings, first, edit)
+
+    def check_model(self, name: str) -> None:
+        """Raises UserError for a model that there is not."""
+        find_model(name, load_catalog(self.folders))
+
+    async def choose_session(self, *, here: bool, search: str = "") -> str | None:
+        """Let the person choose one; None: none."""
+        rows = self.ledger.sessions(show_name(str(self.directory)) if here else None)
+        mine = self.conversation.session.id
+        words = search.casefold().split()
+        found = [
+            Choice(row.id, row.title or "(no command yet)", f"{row.directory} · {money(totals.cost_usd)}")
+            for row, totals in summarise(self.ledger, [row for row in rows if row.id != mine])
+            if all(word in f"{row.title} {row.directory} {row.id}".casefold() for word in words)
+        ]
+        if not found:
+            raise UserError("There is no other session" + (f" with {search!r}." if search else "."), USAGE)
+        return await self.front.choose("Go on with which session?", found)
+
+    # The cache
+
+    def cache_status(self) -> CacheStatus | None:
+        catalog = load_catalog(self.folders)
+
+        def known(name: str) -> object:
+            info = find_model(name, catalog)
+            return info, pricing(info)
+
+        return cache_status(self.ledger, self.row(), known, self.settings, self._around.clock.now())  # type: ignore[arg-type]
+
+    def price_ahead(self) -> list[str]:
+        """What is said before a turn that reads much anew."""
+        if not self.conversation.session.turn:
+            return []
+        usage, price = self.conversation.next_turn()
+        anew = (usage.fresh or 0) + (usage.cache_write or 0) + (usage.cache_write_long or 0)
+        if anew < _WORTH_NAMING:
+            return []
+        return [f"The cache is cold for {anew:,} tokens of this session: reading them anew costs {money(price)}."]
+
+    # Turns and files
+
+    def turns(self) -> list[TurnRow]:
+        return turns(self.ledger, self.row())
+
+    def existing_files(self, given: str) -> list[str]:
+        """Paths relative to the directory. Raises UserError for what is no file."""
+        try:
+            names = shlex.split(given)
+        except ValueError as error:
+            raise UserError(f"{given!r} cannot be read ({error}). Put names with spaces in quotes.", USAGE) from error
+        found = []
+        for name in names:
+            path = (self.directory / os.path.expanduser(name.removeprefix("@"))).resolve()
+            if not path.is_file():
+                raise UserError(f"There is no file {show_name(name)}. Nothing was added.", USAGE)
+            found.append(os.path.relpath(path, self.directory))
+        return found
