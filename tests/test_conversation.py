@@ -21,6 +21,7 @@ from agent.reports.pings import ping_totals
 from backends.base import Usage
 from context.forecast import Cause
 from context.pauses import Pause
+from context.repo.deleted import DeletedFiles
 from context.repo.files import Listing
 
 pytest_plugins = ["waiting_fixtures"]
@@ -97,9 +98,9 @@ async def test_while_nothing_happens_the_files_are_not_looked_at_again(
     looked: list[Path] = []
     real = head.list_files
 
-    def counted(root: Path, env: Mapping[str, str]) -> Listing:
+    def counted(root: Path, env: Mapping[str, str], deleted: DeletedFiles | None = None) -> Listing:
         looked.append(root)
-        return real(root, env)
+        return real(root, env, deleted)
 
     async with opened(waiting) as conversation:
         await conversation.turn("begin")
