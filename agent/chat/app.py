@@ -88,6 +88,10 @@ class PromptFront:
 
     # Front
 
+    @property
+    def width(self) -> int:
+        return self._size().columns
+
     def write(self, what: RenderableType) -> None:
         self._shown.pending.append(what)
         self._to_print.set()

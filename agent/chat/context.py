@@ -1,13 +1,11 @@
 """What slash commands work with: the open conversation, its files and its records."""
 
 import asyncio
-import difflib
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final
+from dataclasses import dataclass
+from typing import Final, Literal
 
 from rich.text import Text
 
@@ -65,7 +63,7 @@ class Context:
         self.folders = folders
         self.checkpoints = checkpoints
         self._around = around
-        self._own: dict[str, OwnCommand] | None = None
+        self.notes: list[str] = []  # of shell lines, for the model with the next message
 
     @property
     def ledger(self) -> Ledger:
@@ -146,6 +144,38 @@ class Context:
         return [f"The cache is cold for {anew:,} tokens of this session: reading them anew costs {money(price)}."]
 
     # Turns and files
+
+    def show_diff(self, diff: str) -> None:
+        """A unified diff, or that there is none."""
+        if diff:
+            self.front.write(diff_view(diff, self.front.width, _DIFF_LINES))
+        else:
+            self.say("Nothing was changed.")
+
+    async def turn_diff(self, turn: int | None) -> str:
+        """What a turn (None: the last one) has changed in the files."""
+        session = self.conversation.session
+        return await asyncio.to_thread(self.checkpoints.turn_diff, session.id, turn or session.turn)
+
+    async def restore(self, what: Literal["undo", "redo"], *, force: bool) -> Restored:
+        work = self.checkpoints.undo if what == "undo" else self.checkpoints.redo
+        return await asyncio.to_thread(work, self.conversation.session.id, force=force)
+
+    async def restore_before(self, turn: int) -> Restored:
+        """Files as they were before `turn`."""
+        return await asyncio.to_thread(self.checkpoints.restore_before, self.conversation.session.id, turn)
+
+    def tell_restored(self, restored: Restored) -> None:
+        for name in restored.changed:
+            self.say(f"  {name}")
+        if restored.kept:
+            self.say(
+                f"Left as they are, because you have changed them since: {', '.join(restored.kept)}. "
+                "/undo force puts them back too.",
+                "yellow",
+            )
+        if not restored.changed and not restored.kept:
+            self.say("No file had to be changed.")
 
     def turns(self) -> list[TurnRow]:
         return turns(self.ledger, self.row())

@@ -5,15 +5,14 @@ Another session, model or effort is another conversation: the one that is open i
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.text import Text
 
-from agent.chat.commands import COMMANDS, Context, Leave, Opening
+from agent.chat.commands import COMMANDS
+from agent.chat.context import Context, Leave, Opening
 from agent.chat.front import Front
 from agent.chat.own_commands import own_commands
 from agent.chat.shell_line import run_shell_line
@@ -32,7 +31,7 @@ _TWICE_S: Final = 2.0  # within which a second Ctrl-C leaves
 class _Busy:
     """What runs, and can be stopped."""
 
-    task: "asyncio.Task[object]"
+    task: "asyncio.Task[Any]"
 
 
 class Chat:
@@ -44,13 +43,11 @@ class Chat:
         opening: Opening,
         folders: Folders,
         around: Surroundings,
-        prepare: Callable[[Conversation], None] = lambda _: None,
     ) -> None:
         self._front = front
         self._opening = opening
         self._folders = folders
         self._around = around
-        self._prepare = prepare
         self._redact = Redactor(around.env)
         self._waiting: list[str] = []
         self._typed = asyncio.Event()
@@ -58,7 +55,7 @@ class Chat:
         self._left = asyncio.Event()
         self._asked_to_leave = float("-inf")
         self._rewinding: int | None = None
-        self.conversation: Conversation | None = None
+        self._open: Context | None = None
 
     # What the person does
 
@@ -98,9 +95,7 @@ class Chat:
         """Esc: stop what runs; when nothing runs, take the last message back to edit it."""
         if self._busy is not None or self._rewinding is not None:
             self.interrupt()
-        elif self.conversation is not None and self.conversation.session.turn:
-            turns = self._turns()
-            if turns:
+        elif self._open is not None and (turns := self._open.turns()):
                 self._rewinding = turns[-1].turn
                 self._front.edit(turns[-1].command)
                 self._say("Enter sends this in place of your last message; Ctrl-C leaves all as it is.", "dim")
@@ -129,19 +124,14 @@ class Chat:
                 after = replace(before, first=None)
             if after is None:
                 return 0
-            if self.conversation is not None:
-                before, opening = opening, after
-            else:
-                opening = after
+            before, opening = opening, after
 
     async def _converse(self, opening: Opening) -> Opening | None:
         """One session until another one is wanted, or None."""
         task, settings = opening.task, opening.settings
         async with open_conversation(task, settings, self._folders, self._around) as conversation:
-            self.conversation = conversation
-            self._prepare(conversation)
+            self._open = context = self._context(conversation, opening)
             conversation.prewarm()
-            context = self._context(conversation, opening)
             if opening.edit:
                 self._front.edit(opening.edit)
             if opening.first is not None:
@@ -180,7 +170,7 @@ class Chat:
                 self._say(f"There is no command /{name}.{hint} /help lists them. Nothing was sent.", "yellow")
             case Shell(command):
                 self._front.say_command(text)
-                await self._stoppable(f"!{command}", run_shell_line(command, context, self._front))
+                await self._stoppable(f"!{command}", self._shell(command, context))
             case Message(said, paths):
                 if self._rewinding is not None:
                     turn, self._rewinding = self._rewinding, None
@@ -196,9 +186,18 @@ class Chat:
             self._say(line, "yellow")
         await self._stoppable("working", self._turn(text, conversation, context, paths))
 
+    async def _shell(self, command: str, context: Context) -> None:
+        def show(lines: str) -> None:
+            self._say(lines.translate(NO_CONTROL), "")
+
+        note = await run_shell_line(command, context.directory, self._around.env, show)
+        context.notes.append(self._redact(note))
+
     async def _turn(self, text: str, conversation: Conversation, context: Context, paths: tuple[str, ...]) -> None:
         session, checkpoints = conversation.session, context.checkpoints
         turn = session.turn + 1
+        text = "\n\n".join([*context.notes, text])
+        context.notes.clear()
         if paths:
             await conversation.show_files(paths)
         await asyncio.to_thread(checkpoints.take, session.id, turn, "before")
@@ -208,7 +207,9 @@ class Chat:
             await asyncio.to_thread(checkpoints.take, session.id, turn, "after")
         await conversation.wait(finished)
 
-    async def _stoppable(self, what: str, work: "asyncio._CoroutineLike[Opening | Leave | None]") -> Opening | Leave | None:
+    async def _stoppable(
+        self, what: str, work: Coroutine[Any, Any, "Opening | Leave | None"]
+    ) -> Opening | Leave | None:
         """Run it so that Ctrl-C stops it and nothing else."""
         task = asyncio.ensure_future(work)
         self._busy = _Busy(task)
@@ -229,7 +230,26 @@ class Chat:
             self._say(str(error), "red")
             return None
 
+    def _context(self, conversation: Conversation, opening: Opening) -> Context:
+        checkpoints = Checkpoints(
+            self._folders.data / "checkpoints", opening.task.directory, self._around.env, self._around.clock.now
+        )
+        return Context(conversation, opening, self._front, self._folders, self._around, checkpoints)
+
+    def completions(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
+        """Commands with what they do and what their argument may be."""
+        mine = {} if self._open is None else self._open.own()
+        known = {name: (command.about, command.values) for name, command in COMMANDS.items()}
+        return {**{name: (each.description, ()) for name, each in mine.items()}, **known}
+
     # Odds and ends
 
     def _say(self, text: str, style: str) -> None:
         self._front.write(Text(text, style=style))
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

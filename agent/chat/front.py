@@ -21,7 +21,10 @@ class Choice:
 
 
 class Front(Protocol):
-    """Everything is called from the event loop's thread."""
+    """Everything is called from the event loop's thread. `width` in cells."""
+
+    @property
+    def width(self) -> int: ...
 
     def write(self, what: RenderableType) -> None:
         """Print above the live region, for good."""
@@ -62,3 +65,9 @@ class Front(Protocol):
     def edit(self, text: str) -> None:
         """Put `text` where the person types, if there is nothing yet."""
         ...
+
+    def thinking(self) -> str:
+        """What the model thought in its last reply."""
+        ...
+
+    def mode_changed(self, mode: str) -> None: ...
