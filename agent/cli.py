@@ -24,7 +24,7 @@ from context.names import show_name
 app: Final = typer.Typer(
     name="agent",
     help="A coding agent for the terminal that keeps its prompt cache warm and accounts for every token.",
-    no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -63,6 +63,44 @@ def _fail(message: str | None, exit_code: int) -> None:
     if message is not None and sys.stderr is not None:
         sys.stderr.write(f"agent: {message}\n")
     raise SystemExit(exit_code)
+
+
+@app.callback()
+def chat_command(
+    context: typer.Context,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="anthropic/…, openai/…, ENDPOINT/…, local/… or local:/path.gguf")
+    ] = None,
+    mode: Annotated[str | None, typer.Option(help=f"What runs without asking: {', '.join(MODES)}.")] = None,
+    go_on: Annotated[
+        bool, typer.Option("--continue", "-c", help="Go on with the last session of this directory.")
+    ] = False,
+    resume: Annotated[str | None, typer.Option(help="Go on with this session (see `agent sessions`).")] = None,
+    effort: Annotated[str | None, typer.Option(help=f"How much the model thinks: {', '.join(EFFORTS)}.")] = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Option("--file", help="Show the model this file from the start; again for another one."),
+    ] = None,
+) -> None:
+    """A coding agent for the terminal that keeps its prompt cache warm and accounts for every token.
+
+    Without a command: a chat in the current directory.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from agent.chat.context import Opening
+    from agent.chat.start import require_terminal, run_chat
+    from agent.conversation import Task
+
+    require_terminal()
+    env, here = dict(os.environ), Path.cwd().resolve()
+    folders = Folders.find(env)
+    flags = {"model": model, "mode": mode, "effort": effort}
+    settings = load(folders, env, {name: value for name, value in flags.items() if value is not None})
+    if go_on and resume:
+        raise UserError("--continue and --resume name two sessions; give one of them. Nothing was sent.", USAGE)
+    task = Task("", here, again=go_on, session=resume, files=_given_files(files or [], here))
+    raise typer.Exit(run_to_end(lambda: run_chat(Opening(task, settings), folders, env)))
 
 
 @app.command("run")
