@@ -13,24 +13,35 @@ class LedgerError(UserError):
     """The ledger cannot be opened, read or written."""
 
 
+class DamagedError(LedgerError):
+    """The file is no database any more."""
+
+
 class Database:
-    """`schema` is run once on a new file; `version` is its format.
+    """`schema` is run once on a new file; `version` is its format; `name` is what people call it.
 
     `migrations` turn an older format into the next one, by the format they start from. Raises LedgerError from every
     method.
     """
 
     def __init__(
-        self, path: Path, schema: str, version: int, migrations: Mapping[int, str], busy_timeout_s: float
+        self,
+        path: Path,
+        schema: str,
+        version: int,
+        migrations: Mapping[int, str],
+        busy_timeout_s: float,
+        name: str = "ledger",
     ) -> None:
         self._path = path
+        self._name = name
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))  # it holds prompts: for its owner alone
             self._connection = sqlite3.connect(path, timeout=busy_timeout_s, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(
-                f"The ledger {path} cannot be opened: {error}. Nothing was done. "
+                f"The {name} {path} cannot be opened: {error}. Nothing was done. "
                 "Make the folder writable, or set KEEPWARM_HOME to one that is."
             ) from error
         self._connection.row_factory = sqlite3.Row
@@ -49,8 +60,8 @@ class Database:
         found = self._format()
         if found > version:
             raise LedgerError(
-                f"The ledger {self._path} was written by a newer release (format {found}, this one reads {version}). "
-                "It was left as it is. Upgrade keepwarm, or set KEEPWARM_HOME to another folder."
+                f"The {self._name} {self._path} was written by a newer release (format {found}, this one reads "
+                f"{version}). It was left as it is. Upgrade keepwarm, or set KEEPWARM_HOME to another folder."
             )
         if found == version:
             return
@@ -89,30 +100,35 @@ class Database:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            raise LedgerError(self._explain(error)) from error
+            raise self._explained(error) from error
 
-    def _explain(self, error: sqlite3.DatabaseError) -> str:
+    def _explained(self, error: sqlite3.DatabaseError) -> LedgerError:
         code = getattr(error, "sqlite_errorcode", None)
-        match None if code is None else code & 0xFF:  # the primary code; the high bits tell the variant
+        primary = None if code is None else code & 0xFF  # the high bits tell the variant
+        damaged = primary in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+        return (DamagedError if damaged else LedgerError)(self._explain(error, primary))
+
+    def _explain(self, error: sqlite3.DatabaseError, primary: int | None) -> str:
+        match primary:
             case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
                 return (
-                    f"The ledger {self._path} is damaged ({error}). It was left as it is, and your files were not "
-                    f"touched. Move it away to start a new one: mv '{self._path}' '{self._path}.damaged'"
+                    f"The {self._name} {self._path} is damaged ({error}). It was left as it is, and your files were "
+                    f"not touched. Move it away to start a new one: mv '{self._path}' '{self._path}.damaged'"
                 )
             case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
                 return (
-                    f"The ledger {self._path} is locked by another program. What was recorded before is kept. "
+                    f"The {self._name} {self._path} is locked by another program. What was recorded before is kept. "
                     "Close the other program, or set KEEPWARM_HOME to another folder, and try again."
                 )
             case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
                 return (
-                    f"The ledger {self._path} cannot be written ({error}): the disk may be full. What was recorded "
-                    "before is kept. Free some space and go on with `agent run --continue`."
+                    f"The {self._name} {self._path} cannot be written ({error}): the disk may be full. What was "
+                    "recorded before is kept. Free some space and go on with `agent run --continue`."
                 )
             case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:
                 return (
-                    f"The ledger {self._path} cannot be written ({error}). What was recorded before is kept. "
+                    f"The {self._name} {self._path} cannot be written ({error}). What was recorded before is kept. "
                     "Make it and its folder writable, or set KEEPWARM_HOME to another folder."
                 )
             case _:
-                return f"The ledger {self._path} cannot be used ({error}). What was recorded before is kept."
+                return f"The {self._name} {self._path} cannot be used ({error}). What was recorded before is kept."
