@@ -310,7 +310,6 @@ def _assemble(
     limits = Limits(settings.max_turns, settings.max_cost)
     loop = Loop(session, caller, toolbox, keeper, epochs, limits, around.emit, repository)
 
-
     def price(usage: Usage) -> Decimal | None:
         return parts.pricing(usage, datetime.fromtimestamp(around.clock.now(), UTC))[0]
 

@@ -9,7 +9,7 @@ import asyncio
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from prompt_toolkit.application import Application, in_terminal
 from prompt_toolkit.data_structures import Size
@@ -35,7 +35,11 @@ from agent.chat.transcript import Transcript
 from agent.clock import Clock
 from agent.gate import Answer
 from agent.permissions import Ask
+from backends.llama.models import megabytes
 from context.names import show_name
+
+if TYPE_CHECKING:
+    from backends.llama.fetch import FetchProgress
 
 T = TypeVar("T")
 STYLE: Final = Style.from_dict({"key": "ansicyan", "chosen": "reverse", "dim": "ansibrightblack"})
@@ -85,6 +89,7 @@ class PromptFront:
         self._status = StatusLine()
         self._input = make_input(self)
         self._app: Application[None] = self._application(input, output)
+        self._input.attach(self._app)
 
     # Front
 
@@ -112,6 +117,13 @@ class PromptFront:
 
     async def agree(self, question: str) -> bool:
         return await self._answer(YesNo(question, self._clock.monotonic))
+
+    def announce(self, line: str) -> None:
+        self.write(Text(line, style="dim"))
+
+    def download(self, progress: "FetchProgress") -> None:
+        share = f" of {megabytes(progress.total)}" if progress.total else ""
+        self.working(f"downloading: {megabytes(progress.done)}{share}")
 
     async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
         return await self._answer(Picker(title, tuple(choices)))
@@ -207,7 +219,10 @@ class PromptFront:
     def _application(self, input: Input | None, output: Output | None) -> "Application[None]":
         asking = Condition(lambda: self._shown.dialog is not None)
         live = Window(
-            FormattedTextControl(self._live), dont_extend_height=True, wrap_lines=False, height=lambda: self._live_height()
+            FormattedTextControl(self._live),
+            dont_extend_height=True,
+            wrap_lines=False,
+            height=lambda: self._live_height(),
         )
         return Application(
             layout=Layout(

@@ -5,7 +5,7 @@ A command returns None, `Leave`, or the `Opening` of another conversation. Raise
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +16,6 @@ from agent.chat.context import Context, Leave, Opening
 from agent.chat.front import Choice
 from agent.config import EFFORTS, MODES
 from agent.errors import USAGE, UserError
-from agent.export import FORMATS, export_session
 from agent.reports.totals import money
 
 Outcome = Opening | Leave | None
@@ -78,7 +77,9 @@ async def _effort(context: Context, given: str) -> Outcome:
         return None
     _one_of(level, EFFORTS, "effort")
     usage, price = context.conversation.next_turn()
-    context.say(f"From now on effort {level}. What the cache holds of {usage.input_total or 0:,} tokens is of no use then.")
+    context.say(
+        f"From now on effort {level}. What the cache holds of {usage.input_total or 0:,} tokens is of no use then."
+    )
     return context.same_session(replace(context.settings, effort=level))
 
 
@@ -106,7 +107,12 @@ async def _cost(context: Context, given: str) -> Outcome:
     return None
 
 
-@_command("cache", "[explain]", "What is warm, for how long, and the next turn's price; explain: why calls missed", ("explain",))
+@_command(
+    "cache",
+    "[explain]",
+    "What is warm, for how long, and the next turn's price; explain: why calls missed",
+    ("explain",),
+)
 async def _cache(context: Context, given: str) -> Outcome:
     from agent.reports.cache_status import show
     from agent.reports.explain import explain, print_explanations
@@ -160,13 +166,13 @@ async def _add(context: Context, given: str) -> Outcome:
 
 @_command("undo", "[force]", "Put the files back as they were before the last turn", ("force",))
 async def _undo(context: Context, given: str) -> Outcome:
-    context.tell_restored(await context.restore("undo", force=given.strip() == "force"))
+    context.tell_restored(await context.undo(force=given.strip() == "force"))
     return None
 
 
 @_command("redo", "[force]", "Take /undo back", ("force",))
 async def _redo(context: Context, given: str) -> Outcome:
-    context.tell_restored(await context.restore("redo", force=given.strip() == "force"))
+    context.tell_restored(await context.redo(force=given.strip() == "force"))
     return None
 
 
@@ -231,8 +237,10 @@ async def _sessions(context: Context, given: str) -> Outcome:
     return None if session is None else context.other_session(session)
 
 
-@_command("export", "[markdown|json|html] [FILE]", "Write this session to a file", tuple(FORMATS))
+@_command("export", "[markdown|json|html] [FILE]", "Write this session to a file", ("markdown", "json", "html"))
 async def _export(context: Context, given: str) -> Outcome:
+    from agent.export import FORMATS, export_session
+
     words = given.split(maxsplit=1)
     form = words.pop(0) if words and words[0] in FORMATS else "markdown"
     row = context.row()

@@ -5,7 +5,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
@@ -13,7 +13,7 @@ from agent.backend_choice import find_model, load_catalog, pricing
 from agent.chat.front import Choice, Front
 from agent.chat.own_commands import OwnCommand, own_commands
 from agent.chat.transcript import diff_view
-from agent.checkpoints import Checkpoints, Restored
+from agent.checkpoints import AFTER, Checkpoints, Restored
 from agent.config import Folders, Settings
 from agent.conversation import Conversation, Surroundings, Task
 from agent.errors import USAGE, UserError
@@ -22,8 +22,10 @@ from agent.ledger_rows import SessionRow
 from agent.reports.cache_status import CacheStatus, cache_status
 from agent.reports.sessions import summarise
 from agent.reports.totals import money
-from agent.turns import TurnRow, turns
 from context.names import show_name
+
+if TYPE_CHECKING:
+    pass
 
 _DIFF_LINES: Final = 400
 _WORTH_NAMING: Final = 4_000  # tokens that are read anew, below which no price is named ahead
@@ -101,7 +103,13 @@ class Context:
         """A copy of this session up to the end of `turn` (0: nothing of it, None: all of it)."""
         if turn == 0:
             return Opening(Task("", self.directory), self.settings, first, edit)
-        task = Task("", self.directory, session=self.conversation.session.id, fork=True, at_turn=turn)
+        task = Task(
+            "",
+            self.directory,
+            session=self.conversation.session.id,
+            fork=True,
+            **({} if turn is None else {"at_turn": turn}),
+        )
         return Opening(task, self.settings, first, edit)
 
     def check_model(self, name: str) -> None:
@@ -154,30 +162,46 @@ class Context:
 
     async def turn_diff(self, turn: int | None) -> str:
         """What a turn (None: the last one) has changed in the files."""
-        session = self.conversation.session
-        return await asyncio.to_thread(self.checkpoints.turn_diff, session.id, turn or session.turn)
+        return await asyncio.to_thread(self._turn_diff, turn or self.conversation.session.turn)
 
-    async def restore(self, what: Literal["undo", "redo"], *, force: bool) -> Restored:
-        work = self.checkpoints.undo if what == "undo" else self.checkpoints.redo
-        return await asyncio.to_thread(work, self.conversation.session.id, force=force)
+    def _turn_diff(self, turn: int) -> str:
+        session = self.conversation.session.id
+        begin = self.checkpoints.beginning(session, turn)
+        if begin is None:
+            raise UserError(f"There is no checkpoint of turn {turn}, so what it changed cannot be told.", USAGE)
+        ends = [each.id for each in self.checkpoints.taken(session) if each.turn == turn and each.label == AFTER]
+        return self.checkpoints.diff(begin, str(ends[-1]) if ends else None)
+
+    async def undo(self, *, force: bool) -> Restored:
+        return await asyncio.to_thread(self.checkpoints.undo, self.conversation.session.id, force=force)
+
+    async def redo(self, *, force: bool) -> Restored:
+        return await asyncio.to_thread(self.checkpoints.redo, self.conversation.session.id, force=force)
 
     async def restore_before(self, turn: int) -> Restored:
         """Files as they were before `turn`."""
-        return await asyncio.to_thread(self.checkpoints.restore_before, self.conversation.session.id, turn)
+        begin = await asyncio.to_thread(self.checkpoints.beginning, self.conversation.session.id, turn)
+        if begin is None:
+            raise UserError(f"There is no checkpoint of turn {turn}, so its files cannot be put back.", USAGE)
+        return await asyncio.to_thread(self.checkpoints.restore, begin)
 
     def tell_restored(self, restored: Restored) -> None:
+        if restored.turn is None:
+            self.say("There is nothing to take back.")
+            return
         for name in restored.changed:
-            self.say(f"  {name}")
-        if restored.kept:
-            self.say(
-                f"Left as they are, because you have changed them since: {', '.join(restored.kept)}. "
-                "/undo force puts them back too.",
-                "yellow",
-            )
+            self.say(f"  put back: {show_name(name)}")
+        for kept in restored.kept:
+            self.say(f"  left as it is: {show_name(kept.path)} ({kept.why})", "yellow")
+        if restored.conflicts:
+            self.say("/undo force overwrites them too.", "yellow")
         if not restored.changed and not restored.kept:
             self.say("No file had to be changed.")
 
-    def turns(self) -> list[TurnRow]:
+    def turns(self) -> "list[TurnRow]":
+        """The turns of the session so far, in order."""
+        from agent.turns import turns
+
         return turns(self.ledger, self.row())
 
     def existing_files(self, given: str) -> list[str]:

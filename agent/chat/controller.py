@@ -5,7 +5,7 @@ Another session, model or effort is another conversation: the one that is open i
 """
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -17,11 +17,12 @@ from agent.chat.front import Front
 from agent.chat.own_commands import own_commands
 from agent.chat.shell_line import run_shell_line
 from agent.chat.typed import Message, Shell, SlashCommand, UnknownCommand, parse
-from agent.checkpoints import Checkpoints
+from agent.checkpoints import AFTER, BEFORE, Checkpoints
 from agent.config import Folders
 from agent.conversation import Conversation, Surroundings, open_conversation
-from agent.errors import FAILED, UserError
+from agent.errors import UserError
 from agent.redact import Redactor
+from agent.screens.text import NO_CONTROL
 from backends.base import BackendError
 
 _TWICE_S: Final = 2.0  # within which a second Ctrl-C leaves
@@ -96,9 +97,9 @@ class Chat:
         if self._busy is not None or self._rewinding is not None:
             self.interrupt()
         elif self._open is not None and (turns := self._open.turns()):
-                self._rewinding = turns[-1].turn
-                self._front.edit(turns[-1].command)
-                self._say("Enter sends this in place of your last message; Ctrl-C leaves all as it is.", "dim")
+            self._rewinding = turns[-1].turn
+            self._front.edit(turns[-1].command)
+            self._say("Enter sends this in place of your last message; Ctrl-C leaves all as it is.", "dim")
 
     def leave(self) -> None:
         """End the chat; what runs is stopped."""
@@ -159,7 +160,7 @@ class Chat:
     async def _do(self, text: str, conversation: Conversation, context: Context) -> Opening | Leave | None:
         own = own_commands(self._folders, context.directory)
         names = {*COMMANDS, *own}
-        match parse(text, names):
+        match parse(text, names, lambda name: (context.directory / name).exists()):
             case SlashCommand(name, arguments) if name in COMMANDS:
                 self._front.say_command(text)
                 return await self._stoppable(f"/{name}", COMMANDS[name].run(context, arguments))
@@ -200,11 +201,13 @@ class Chat:
         context.notes.clear()
         if paths:
             await conversation.show_files(paths)
-        await asyncio.to_thread(checkpoints.take, session.id, turn, "before")
+        await asyncio.to_thread(checkpoints.take, session.id, turn, BEFORE)
         try:
             finished = await conversation.turn(text)
         finally:
-            await asyncio.to_thread(checkpoints.take, session.id, turn, "after")
+            await asyncio.to_thread(checkpoints.take, session.id, turn, AFTER)
+            for line in checkpoints.notices():
+                self._say(line, "yellow")
         await conversation.wait(finished)
 
     async def _stoppable(
@@ -231,16 +234,18 @@ class Chat:
             return None
 
     def _context(self, conversation: Conversation, opening: Opening) -> Context:
-        checkpoints = Checkpoints(
-            self._folders.data / "checkpoints", opening.task.directory, self._around.env, self._around.clock.now
-        )
+        checkpoints = Checkpoints(self._folders.data, opening.task.directory, self._around.env, self._around.clock.now)
         return Context(conversation, opening, self._front, self._folders, self._around, checkpoints)
 
-    def completions(self) -> Mapping[str, tuple[str, tuple[str, ...]]]:
-        """Commands with what they do and what their argument may be."""
+    def commands(self) -> Mapping[str, str]:
+        """What each slash command does, by name."""
         mine = {} if self._open is None else self._open.own()
-        known = {name: (command.about, command.values) for name, command in COMMANDS.items()}
-        return {**{name: (each.description, ()) for name, each in mine.items()}, **known}
+        own = {name: command.description for name, command in mine.items()}
+        return {**own, **{name: command.about for name, command in COMMANDS.items()}}
+
+    def arguments(self, name: str, so_far: str) -> Iterable[str]:
+        """What may follow a slash command."""
+        return [value for value in COMMANDS[name].values if value.startswith(so_far)] if name in COMMANDS else ()
 
     # Odds and ends
 

@@ -29,7 +29,7 @@ class Dialog(ABC, Generic[T]):
     """`answer` is set by a key, and cancelled with what asked."""
 
     def __init__(self) -> None:
-        self.answer: Final["asyncio.Future[T]"] = asyncio.get_running_loop().create_future()
+        self.answer: Final[asyncio.Future[T]] = asyncio.get_running_loop().create_future()
 
     def ahead(self, width: int) -> Sequence[RenderableType]:
         """What is printed before the question."""

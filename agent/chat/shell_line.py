@@ -13,9 +13,7 @@ _TIME_LIMIT_S: Final = 600.0
 _MOST_TOLD: Final = 4_000  # characters of output that the model is told
 
 
-async def run_shell_line(
-    command: str, directory: Path, env: Mapping[str, str], show: Callable[[str], None]
-) -> str:
+async def run_shell_line(command: str, directory: Path, env: Mapping[str, str], show: Callable[[str], None]) -> str:
     """Run it, `show` its output in whole lines; what the model is told of it. Raises OSError when there is no shell."""
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     said: list[str] = []

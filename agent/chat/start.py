@@ -1,19 +1,18 @@
 """`agent` without a command: the chat, from the terminal to the exit code."""
 
 import asyncio
-import os
 import random
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from agent.backend_choice import Downloads
 from agent.chat.app import PromptFront
 from agent.chat.complete import ChatCompleter
-from agent.chat.controller import Chat
 from agent.chat.context import Opening
-from agent.chat.history import PromptHistory
+from agent.chat.controller import Chat
+from agent.chat.history import InputHistory
 from agent.chat.input import ChatInput
 from agent.clock import SystemClock
 from agent.config import Folders
@@ -23,7 +22,7 @@ from agent.redact import Redactor
 from context.repo.files import list_files
 
 _NO_TERMINAL: Final = (
-    "The chat needs a terminal, and this is none. Nothing was sent. Give one task instead: agent run \"…\" "
+    'The chat needs a terminal, and this is none. Nothing was sent. Give one task instead: agent run "…" '
     "(or: … | agent run -)"
 )
 
@@ -38,10 +37,13 @@ def require_terminal() -> None:
 async def run_chat(opening: Opening, folders: Folders, env: Mapping[str, str]) -> int:
     """Until the person leaves. The exit code."""
     clock, redact, directory = SystemClock(), Redactor(env), opening.task.directory
-    history = PromptHistory(folders.data / "history.db", directory, redact)
+    history = InputHistory(folders.data / "input.jsonl", directory, redact)
+
+    def files() -> Sequence[str]:
+        return list_files(directory, env).paths
 
     def make_input(front: PromptFront) -> ChatInput:
-        completer = ChatCompleter(lambda: list_files(directory, env).paths, lambda: chat.completions())
+        completer = ChatCompleter(lambda: chat.commands(), lambda name, so_far: chat.arguments(name, so_far), files)
         return ChatInput(
             history=history,
             completer=completer,

@@ -25,7 +25,7 @@ _PROGRESS_FROM: Final = 256  # tokens of prefill; below it the bar would only fl
 _OUTPUT_LINES: Final = 12  # of a command that are shown while it runs
 _WORTH_TELLING: Final = 1000  # tokens of a miss
 # A reply may quote what it read in a file; it must not command the terminal.
-_NO_CONTROL: Final = {code: None for code in (*range(32), 127, *range(128, 160)) if chr(code) not in "\n\t"}
+NO_CONTROL: Final = {code: None for code in (*range(32), 127, *range(128, 160)) if chr(code) not in "\n\t"}
 
 
 class OneShotText:
@@ -139,7 +139,7 @@ class OneShotText:
         if differs:
             self._say("[dim]The reply begins anew.[/dim]")
         if text:
-            self._out.write(text.translate(_NO_CONTROL))
+            self._out.write(text.translate(NO_CONTROL))
             self._out.flush()
             self._line_open = not text.endswith("\n")
 
