@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.errors import USAGE, UserError
+from agent.permission_rules import RuleError, parse_rule
 from backends.compatible_endpoints import Endpoint, EndpointError
 from backends.compatible_endpoints import load_endpoints as merged_endpoints
 
@@ -28,6 +29,7 @@ _CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "kv_type": ("f16", "q8_0", "q4_0"),
     "lookup": ("auto", "off"),
     "repetition_guard": ("on", "off"),
+    "sandbox": ("auto", "off"),
 }
 _OR_NONE: Final = frozenset({"kv_disk", "gpu_layers", "top_k", "seed"})  # whole numbers that may be 0
 _LARGEST: Final = 2**31 - 1  # what llama.cpp and SQLite take alike
@@ -58,6 +60,21 @@ class Settings:
 
     mode: str = "ask"
     """What may run without asking: plan (reads only), ask (confirm edits and commands), edits, auto."""
+
+    permissions_allow: tuple[str, ...] = ()
+    """Rules such as `shell(git status *)` or `edit(src/**)` for what needs no question (docs/permissions.md)."""
+
+    permissions_ask: tuple[str, ...] = ()
+    """Rules for what is asked about in every mode."""
+
+    permissions_deny: tuple[str, ...] = ()
+    """Rules for what is refused in every mode. Deny wins over ask, ask over allow."""
+
+    sandbox: str = "auto"
+    """Whether commands that nobody was asked about run in a sandbox, where the system has one: auto or off."""
+
+    sandbox_network: bool = False
+    """Whether commands in the sandbox may use the network."""
 
     max_turns: int | None = None
     """Most calls to the model for one command."""
@@ -291,12 +308,19 @@ def _convert(name: str, value: object, place: str) -> object:
             if not isinstance(value, str) or not value.strip():
                 raise wrong("the name of a model")
             return value.strip()
-        case "exact" | "lens":
+        case "exact" | "lens" | "sandbox_network":
             if (told := str(value).lower()) not in _YES + _NO:
                 raise wrong("true or false")
             return told in _YES
         case "dry_breakers":
             return _texts(value, wrong("a list of texts"))
+        case "permissions_allow" | "permissions_ask" | "permissions_deny":
+            rules = _texts(value, wrong("a list of rules"))
+            try:
+                list(map(parse_rule, rules))
+            except RuleError as error:
+                raise UserError(f"{place}: {name}: {error}", USAGE) from None
+            return rules
         case _ if name in _RANGES:
             return _number(value, *_RANGES[name], wrong)
         case _ if name in _CHOICES:

@@ -30,6 +30,7 @@ from agent.ledger import Ledger
 from agent.ledger_rows import SessionRow
 from agent.loop import Limits, Loop
 from agent.parts import Parts
+from agent.permission_rules import Rules
 from agent.permissions import Mode
 from agent.redact import Redactor
 from agent.repository import Repository
@@ -63,6 +64,7 @@ class Task:
     again: bool = False
     session: str | None = None
     fork: bool = False
+    at_turn: int | None = None
     one_shot: bool = False
     files: tuple[str, ...] = ()
 
@@ -92,6 +94,7 @@ class Conversation:
         forecaster: Forecaster,
         clock: Clock,
         look: Look,
+        head: Head,
         gate: ModeGate,
         repository: Repository,
         price: Callable[[Usage], Decimal | None],
@@ -102,6 +105,7 @@ class Conversation:
         self._epochs = epochs
         self._clock = clock
         self.look = look
+        self.head = head
         self.model = model
         self._gate = gate
         self._repository = repository
@@ -292,7 +296,9 @@ def _assemble(
         coach = Coach(context)
     keeper = Keeper(parts, forecaster, _keep_limits(settings))
     asker = None if around.asker is None else keeper.asking(around.asker)
-    gate = ModeGate(Mode(settings.mode), task.directory, asker, readable=[spill])
+    rules = Rules.parse(settings.permissions_allow, settings.permissions_ask, settings.permissions_deny)
+    home = Path(around.env["HOME"]).resolve() if around.env.get("HOME") else None
+    gate = ModeGate(Mode(settings.mode), task.directory, asker, [spill], rules, home)
     repository = Repository(context, versions, redactor)
     toolbox = Toolbox(session, registry(), context, gate, redactor, around.emit, around.clock, coach, repository)
     if not session.resumed:
@@ -315,7 +321,7 @@ def _assemble(
 
     return Conversation(
         *(session, backend.name, loop, keeper, epochs, forecaster),
-        *(around.clock, environment, gate, repository, price),
+        *(around.clock, environment, head, gate, repository, price),
     )
 
 

@@ -2,11 +2,16 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from agent.permission_rules import Rules
 from agent.permissions import Allow, Ask, Grants, Mode, Refuse, decide
-from agent.tools.base import Access
+from agent.tools.base import Access, ToolError
+
+CHANGED_MEANWHILE = (
+    "The file changed while the user was asked, so they saw another change. Nothing was done. Try again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +30,27 @@ Asker = Callable[[Ask], Awaitable[Answer]]
 
 
 class ModeGate:
-    """The gate of one run. `asker` is None when nobody can be asked; `readable` are folders that are free to read."""
+    """The gate of one session. `asker` is None when nobody can be asked; `readable` are folders that are free to read.
 
-    def __init__(self, mode: Mode, root: Path, asker: Asker | None, readable: Iterable[Path] = ()) -> None:
+    `mode` may be set while the session is open; it counts from the next call on. `home` is what `~` means in `rules`.
+    """
+
+    def __init__(
+        self,
+        mode: Mode,
+        root: Path,
+        asker: Asker | None,
+        readable: Iterable[Path] = (),
+        rules: Rules = Rules(),  # noqa: B008 (immutable)
+        home: Path | None = None,
+    ) -> None:
         self.mode = mode
         self._root = root
         self._asker = asker
         self._readable = tuple(readable)
         self._grants = Grants()
+        self._rules = rules
+        self._home = home
         self._one_question = asyncio.Lock()
 
     async def refusal(self, access: Access) -> str | None:
@@ -45,6 +63,8 @@ class ModeGate:
                 interactive=self._asker is not None,
                 grants=self._grants,
                 readable=self._readable,
+                rules=self._rules,
+                home=self._home,
             )
             match decision:
                 case Allow():
@@ -53,11 +73,26 @@ class ModeGate:
                     return reason
                 case Ask():
                     assert self._asker is not None, "decide asks only when it may"
-                    return self._heard(access, await self._asker(decision))
+                    return await self._ask(self._asker, decision, access)
 
-    def _heard(self, access: Access, answer: Answer) -> str | None:
+    async def _ask(self, asker: Asker, ask: Ask, access: Access) -> str | None:
+        shown = await asyncio.to_thread(_diff, access)
+        answer = await asker(replace(ask, diff=shown))
+        if answer.allowed and shown is not None and await asyncio.to_thread(_diff, access) != shown:
+            return CHANGED_MEANWHILE
+        return self._heard(access, answer, ask.pattern)
+
+    def _heard(self, access: Access, answer: Answer, pattern: str | None) -> str | None:
         if not answer.allowed:
             return f"The user refused: {answer.reason}" if answer.reason else "The user refused this call."
         if answer.always:
-            self._grants.remember(access, self._root)
+            self._grants.remember(access, self._root, pattern)
+        return None
+
+
+def _diff(access: Access) -> str | None:
+    """What the call will change; None where that cannot be said, also because the call is going to fail."""
+    try:
+        return None if access.diff is None else access.diff()
+    except (ToolError, OSError):
         return None

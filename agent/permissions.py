@@ -9,6 +9,9 @@
 
 "Inside" is below the working directory, with symlinks and `..` followed. A command that names a path outside asks in
 mode auto too. Writing into `.git` always asks, because git runs what lies there.
+
+Rules of the person come first (agent/permission_rules.py): what they deny is refused in every mode, what they ask about
+is asked, and what they allow needs no question, but in mode plan and in `.git`.
 """
 
 from collections.abc import Iterable
@@ -16,6 +19,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+from agent.always import pattern_for
+from agent.permission_rules import Places, Rules, Verdict, parse_rule
 from agent.tools.base import Access, Effect
 from agent.tools.paths import show
 
@@ -34,10 +39,16 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """`question` for a person, in one line. `always`: what they would allow for the session (None: only this call)."""
+    """`question` for a person, in one line. `always`: what they would allow for the session (None: only this call).
+
+    `diff`: exactly what the call will change, as a unified diff (None: a command, or nothing that can be shown); it may
+    hold control characters. `pattern`: the rule that "always" stands for, where it is one, as in `shell(git status *)`.
+    """
 
     question: str
     always: str | None = None
+    diff: str | None = None
+    pattern: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +65,19 @@ Decision = Allow | Ask | Refuse
 class Grants:
     """What a person has allowed for the rest of the session.
 
-    A command is granted by its exact text; reading and writing below a folder: the working directory, or the folder
-    of a file outside it.
+    A command is granted by its exact text or by a pattern; reading and writing below a folder: the working directory,
+    or the folder of a file outside it.
     """
+
+    patterns: Rules = field(default_factory=Rules)
 
     _commands: set[str] = field(default_factory=set)
     _folders: set[tuple[Effect, Path]] = field(default_factory=set)
 
-    def remember(self, access: Access, root: Path) -> None:
-        """Allow `access` and what `describe` names from now on."""
+    def remember(self, access: Access, root: Path, pattern: str | None = None) -> None:
+        """Allow `access` from now on, and what the question offered to allow."""
+        if pattern is not None:
+            self.patterns = self.patterns.allowing(parse_rule(pattern))
         if access.effect is Effect.EXECUTE:
             self._commands.add(access.command)
         else:
@@ -85,25 +100,51 @@ def decide(
     interactive: bool = True,
     grants: Grants | None = None,
     readable: Iterable[Path] = (),
+    rules: Rules = Rules(),  # noqa: B008 (immutable)
+    home: Path | None = None,
 ) -> Decision:
     """Whether a call may run. Paths in `access`, `root` and `readable` are resolved.
 
     `interactive`: a person can be asked; without one, what would be asked is refused. `readable`: folders outside the
-    root that are free to read, such as that of full outputs.
+    root that are free to read, such as that of full outputs. `home` is what `~` stands for in `rules`.
     """
+    places = Places(root, home)
+    verdict = rules.verdict(access, places)
+    if verdict is not None and verdict.kind == "deny":
+        return Refuse(f"Refused: the user's rule {verdict.rule} denies this. Do not try it another way.")
     free = tuple(readable)
     outside = [path for path in access.paths if not _inside(path, root) and not _free(path, access.effect, free)]
     git = access.effect is Effect.WRITE and any(_in_git(path) for path in access.paths)
+    if mode is Mode.PLAN and not isinstance(plan := _plan(access, outside, root), Allow):
+        return plan
+    if verdict is not None and verdict.kind == "ask":
+        return _ruled(verdict, access) if interactive else Refuse(f"Refused: {_by_rule(verdict)}, and no one is there.")
     if mode is Mode.PLAN:
-        return _plan(access, outside, root)
+        return Allow()
     if not outside and not git and _allowed(mode, access.effect):
         return Allow()
-    if not git and grants is not None and grants.cover(access):
+    if not git and (verdict is not None or _granted(grants, access, places)):
         return Allow()
     why = _why(outside, git, root)
     if not interactive:
         return Refuse(_unattended(mode, access, why))
-    return Ask(f"Allow to {access.summary}?{f' ({why})' if why else ''}", None if git else _always(access, root))
+    question = f"Allow to {access.summary}?{f' ({why})' if why else ''}"
+    pattern = pattern_for(access.command) if access.effect is Effect.EXECUTE and not outside else None
+    return Ask(question, None if git else pattern or _always(access, root), pattern=pattern)
+
+
+def _granted(grants: Grants | None, access: Access, places: Places) -> bool:
+    return grants is not None and (grants.cover(access) or grants.patterns.verdict(access, places) is not None)
+
+
+def _ruled(verdict: Verdict, access: Access) -> Ask:
+    return Ask(f"Allow to {access.summary}? ({_by_rule(verdict)})")
+
+
+def _by_rule(verdict: Verdict) -> str:
+    """Why the person is asked."""
+    may = "what this runs cannot be seen, so it may be caught by" if verdict.maybe else "it is asked about by"
+    return f"{may} the rule {verdict.rule}"
 
 
 def _allowed(mode: Mode, effect: Effect) -> bool:

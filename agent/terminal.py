@@ -23,6 +23,7 @@ from agent.errors import UserError
 from agent.gate import Answer, Asker
 from agent.loop import GO_ON
 from agent.permissions import Ask
+from agent.screens.diff import show_diff
 from agent.screens.json_lines import JsonLines
 from agent.screens.text import OneShotText
 from backends.llama.fetch import FetchProgress
@@ -61,6 +62,9 @@ class Terminal:
             self._screen.close()
 
     async def _ask(self, ask: Ask) -> Answer:
+        if ask.diff is not None:
+            self._screen.close()
+            self._console.print(show_diff(ask.diff), end="", soft_wrap=True)
         always = f", [a]lways ({ask.always})" if ask.always else ""
         answer = (await self._line(f"{ask.question}\n  [y]es{always}, or [n]o, and why: ")).strip()
         word, _, rest = answer.partition(" ")

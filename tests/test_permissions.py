@@ -5,8 +5,12 @@ from pathlib import Path
 import pytest
 from tool_support import make_context, tool
 
+from agent.gate import CHANGED_MEANWHILE, Answer, ModeGate
 from agent.permissions import Allow, Ask, Grants, Mode, Refuse, decide
+from agent.screens.diff import show_diff
 from agent.tools.base import Access, Effect
+
+NO_LINE_END = "\\ No newline at end of file"
 
 ROOT = Path("/repo")
 INSIDE, OUTSIDE, GIT = ROOT / "src" / "a.py", Path("/etc/hosts"), ROOT / ".git" / "hooks" / "pre-commit"
@@ -139,3 +143,74 @@ def test_no_tool_leaves_the_root_unasked_through_links_and_dots(tmp_path, name, 
     for mode in Mode:
         assert isinstance(decide(mode, touched, context.root, interactive=False), Refuse)
     assert [path.name for path in (tmp_path / "outside").iterdir()] == ["secret"]
+
+
+class TestTheChangeThatIsShown:
+    """A person says yes to a diff; that diff, and nothing else, is what is done."""
+
+    async def ask(self, context, name, arguments, meanwhile=lambda: None, mode=Mode.ASK):
+        asked = []
+
+        async def asker(ask):
+            asked.append(ask)
+            meanwhile()
+            return Answer(allowed=True)
+
+        gate = ModeGate(mode, context.root, asker)
+        return asked, await gate.refusal(tool(name).access(arguments, context))
+
+    @pytest.mark.parametrize(
+        ("name", "arguments", "diff"),
+        [
+            ("edit", {"path": "a", "old": "two", "new": "2"}, "--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n one\n-two\n+2"),
+            ("edit", {"path": "new", "old": "", "new": "x\n"}, "--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x"),
+            ("write", {"path": "new", "content": "x"}, "--- /dev/null\n+++ b/new\n@@ -0,0 +1 @@\n+x\n" + NO_LINE_END),
+        ],
+    )
+    async def test_it_is_worked_out_before_the_question(self, tmp_path, name, arguments, diff):
+        context = make_context(tmp_path)
+        (context.root / "a").write_text("one\ntwo\n")
+        asked, refusal = await self.ask(context, name, arguments)
+        assert [ask.diff for ask in asked] == [diff]
+        assert refusal is None
+        assert [path.name for path in context.root.iterdir()] == ["a"]  # nothing is done by looking
+
+    async def test_a_file_that_changes_while_the_question_is_open_is_not_written(self, tmp_path):
+        context = make_context(tmp_path)
+        file = context.root / "a"
+        file.write_text("one\ntwo\n")
+        edit = {"path": "a", "old": "two", "new": "2"}
+        _, refusal = await self.ask(context, "edit", edit, lambda: file.write_text("zero\none\ntwo\n"))
+        assert refusal == CHANGED_MEANWHILE
+
+    async def test_secrets_of_the_environment_are_not_in_it(self, tmp_path):
+        context = make_context(tmp_path, SOME_API_KEY="k-123456789")
+        (context.root / "a").write_text("key = 'k-123456789'\ntwo\n")
+        asked, _ = await self.ask(context, "edit", {"path": "a", "old": "two", "new": "2"})
+        assert "k-123456789" not in asked[0].diff
+        assert "[secret SOME_API_KEY]" in asked[0].diff
+
+    async def test_a_command_has_none(self, tmp_path):
+        asked, _ = await self.ask(make_context(tmp_path), "shell", {"command": "make"})
+        assert [ask.diff for ask in asked] == [None]
+
+    async def test_a_mode_set_in_the_open_session_counts_from_the_next_call_on(self, tmp_path):
+        context = make_context(tmp_path)
+        gate = ModeGate(Mode.ASK, context.root, None)
+        touched = tool("write").access({"path": "a", "content": "x"}, context)
+        assert await gate.refusal(touched) is not None
+        gate.mode = Mode.EDITS
+        assert await gate.refusal(touched) is None
+        gate.mode = Mode.PLAN
+        assert await gate.refusal(touched) is not None
+
+
+def test_a_diff_cannot_command_the_terminal_and_a_long_one_is_folded():
+    shown = show_diff("--- a/x\n+++ b/x\n+\x1b[2Jgone\tand\u202e\r").plain
+    assert shown == "--- a/x\n+++ b/x\n+\\x1b[2Jgone\tand\\u202e\\r\n"
+    lines = [f"+{number}" for number in range(1000)]
+    folded = show_diff("\n".join(lines), lines=30).plain.splitlines()
+    assert len(folded) == 31
+    assert folded[20] == "[… 970 more lines]"
+    assert [folded[0], folded[-1]] == ["+0", "+999"]
+    assert len(show_diff("\n".join(lines), lines=None).plain.splitlines()) == 1000

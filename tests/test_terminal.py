@@ -53,7 +53,10 @@ def code(child: "pexpect.spawn[str]") -> int | None:
 def test_what_the_person_allows_is_done(start: Start, anthropic_server: Emulator, repository: Path) -> None:
     anthropic_server.play(plan(*FIX))
     child = start("Fix the price")
+    child.expect("price - tax")  # what goes
+    child.expect("price \\+ tax")  # what comes in its place, before it is written
     child.expect("edit price.py.*why: ")
+    assert "price - tax" in (repository / "price.py").read_text()
     child.sendline("y")
     child.expect("run python3 check.py.*why: ")
     child.sendline("no use make instead")

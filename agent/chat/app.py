@@ -76,8 +76,8 @@ class PromptFront:
         clock: Clock,
         *,
         colour: bool,
-        input: Input | None = None,
-        output: Output | None = None,
+        source: Input | None = None,
+        screen: Output | None = None,
     ) -> None:
         self.on: Final = Callbacks()
         self._clock = clock
@@ -88,7 +88,7 @@ class PromptFront:
         self._transcript = Transcript(self.write, changed=self._changed)
         self._status = StatusLine()
         self._input = make_input(self)
-        self._app: Application[None] = self._application(input, output)
+        self._app: Application[None] = self._application(source, screen)
         self._input.attach(self._app)
 
     # Front
@@ -216,7 +216,7 @@ class PromptFront:
             self.write(Text(line, style="dim"))
         return answer
 
-    def _application(self, input: Input | None, output: Output | None) -> "Application[None]":
+    def _application(self, source: Input | None, screen: Output | None) -> "Application[None]":
         asking = Condition(lambda: self._shown.dialog is not None)
         live = Window(
             FormattedTextControl(self._live),
@@ -244,8 +244,8 @@ class PromptFront:
             refresh_interval=_REFRESH_S,
             full_screen=False,
             erase_when_done=True,
-            input=input,
-            output=output,
+            input=source,
+            output=screen,
         )
 
     def _dialog_keys(self, asking: Condition) -> KeyBindings:
@@ -303,7 +303,7 @@ class PromptFront:
         return [part for style, text in lines for part in ((style, text), ("", "\n"))][:-1]
 
     def _status_line(self) -> StyleAndTextTuples:
-        return list(self._status.parts(self._clock.now(), self._size().columns))
+        return [*self._status.parts(self._clock.now(), self._size().columns)]
 
 
 def _one_line(text: str, width: int) -> str:

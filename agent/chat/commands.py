@@ -3,11 +3,9 @@
 A command returns None, `Leave`, or the `Opening` of another conversation. Raises UserError for what makes no sense.
 """
 
-import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from rich.text import Text
 
@@ -19,12 +17,12 @@ from agent.errors import USAGE, UserError
 from agent.reports.totals import money
 
 Outcome = Opening | Leave | None
-Run = Callable[[Context, str], Awaitable[Outcome]]
+Run = Callable[[Context, str], Coroutine[Any, Any, Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """`usage`: its arguments; `about`: what it does, in one line. `values`: what its argument may be, for completion."""
+    """`usage`: its arguments; `about`: what it does, in one line. `values`: what its argument may be."""
 
     usage: str
     about: str
@@ -76,7 +74,7 @@ async def _effort(context: Context, given: str) -> Outcome:
         context.say(f"The effort is {context.settings.effort or 'the default of the model'}: {', '.join(EFFORTS)}.")
         return None
     _one_of(level, EFFORTS, "effort")
-    usage, price = context.conversation.next_turn()
+    usage, _ = context.conversation.next_turn()
     context.say(
         f"From now on effort {level}. What the cache holds of {usage.input_total or 0:,} tokens is of no use then."
     )
@@ -245,8 +243,7 @@ async def _export(context: Context, given: str) -> Outcome:
     form = words.pop(0) if words and words[0] in FORMATS else "markdown"
     row = context.row()
     name = words[0] if words else f"{row.id}.{FORMATS[form]}"
-    path = Path(os.path.expanduser(name))
-    target = path if path.is_absolute() else context.directory / path
+    target = context.path(name)
     try:
         with target.open("x", encoding="utf-8") as file:
             file.write(export_session(context.ledger, row, form))

@@ -5,6 +5,7 @@ import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
@@ -108,7 +109,7 @@ class Context:
             self.directory,
             session=self.conversation.session.id,
             fork=True,
-            **({} if turn is None else {"at_turn": turn}),
+            at_turn=turn,
         )
         return Opening(task, self.settings, first, edit)
 
@@ -203,6 +204,10 @@ class Context:
         from agent.turns import turns
 
         return turns(self.ledger, self.row())
+
+    def path(self, name: str) -> Path:
+        """What a person means by `name`."""
+        return self.directory / os.path.expanduser(name)
 
     def existing_files(self, given: str) -> list[str]:
         """Paths relative to the directory. Raises UserError for what is no file."""

@@ -1,6 +1,7 @@
 """The chat: what a person types, one thing after another, on one session at a time.
 
-It knows no terminal: it is told what was typed (`submit`, `interrupt`, `escape`, `leave`) and shows things on a `Front`.
+It knows no terminal: it is told what was typed (`submit`, `interrupt`, `escape`, `leave`) and shows things on a
+`Front`.
 Another session, model or effort is another conversation: the one that is open is closed and the next one opened.
 """
 
@@ -165,7 +166,7 @@ class Chat:
                 self._front.say_command(text)
                 return await self._stoppable(f"/{name}", COMMANDS[name].run(context, arguments))
             case SlashCommand(name, arguments):
-                return await self._send(own[name].expand(arguments), conversation, context, shown=text)
+                await self._send(own[name].expand(arguments), conversation, context, shown=text)
             case UnknownCommand(name, suggestion):
                 hint = f" Did you mean /{suggestion}?" if suggestion else ""
                 self._say(f"There is no command /{name}.{hint} /help lists them. Nothing was sent.", "yellow")
@@ -176,7 +177,7 @@ class Chat:
                 if self._rewinding is not None:
                     turn, self._rewinding = self._rewinding, None
                     return context.rewound(turn - 1, first=said)
-                return await self._send(said, conversation, context, shown=text, paths=paths)
+                await self._send(said, conversation, context, shown=text, paths=paths)
         return None
 
     async def _send(

@@ -1,4 +1,4 @@
-"""What the chat needs of a screen. There are two: the terminal with a live region (`app`), and plain lines (`plain`)."""
+"""What the chat needs of a screen."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -25,13 +25,15 @@ class Access:
     """What one call is about to touch.
 
     `paths` as resolved (symlinks and `..` followed); `summary` is one line for a person; `command` is the whole text
-    that an EXECUTE call runs.
+    that an EXECUTE call runs. `diff` reads and works out the unified diff of exactly what a WRITE call will change;
+    None where there is nothing to show. It raises the ToolError that the call would end with.
     """
 
     effect: Effect
     summary: str
     paths: tuple[Path, ...] = ()
     command: str = ""
+    diff: Callable[[], str | None] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

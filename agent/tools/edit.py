@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from agent.redact import Redactor
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
+from agent.tools.change import unified
 from agent.tools.matching import Match, exact_matches, overlaps, tolerant_matches, too_much
 from agent.tools.nearest import nearest
 from agent.tools.pages import covers_all
@@ -57,7 +58,15 @@ class _Edit:
         hidden = Redactor(context.env).placeholder_in(arguments["old"] + arguments["new"])
         if hidden is not None:
             raise ToolError(f"{hidden} stands for a value that is hidden from you. Edit only the text around it.")
-        return Access(Effect.WRITE, f"edit {show(path, context.root)}", (path,))
+
+        def diff() -> str | None:
+            if not arguments["old"] and not os.path.exists(path):
+                made = write.access({"path": arguments["path"], "content": arguments["new"]}, context)
+                return made.diff() if made.diff is not None else None
+            plan = _plan(path, arguments, context)
+            return unified(plan.name, plan.file.text, plan.after, context.env)
+
+        return Access(Effect.WRITE, f"edit {show(path, context.root)}", (path,), diff=diff)
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         path = resolve(arguments["path"], context)
@@ -85,6 +94,7 @@ def check(arguments: Mapping[str, Any], context: ToolContext) -> None:
 class _Plan:
     file: TextFile
     name: str
+    after: str
     data: bytes
     report: str
 
@@ -108,7 +118,7 @@ def _plan(path: Path, arguments: Mapping[str, Any], context: ToolContext) -> _Pl
     if after == file.text:
         raise ToolError(f"{name} has this text already, so nothing would change.")
     _refuse_broken_syntax(file, name, after)
-    return _Plan(file, name, file.encode(after), _report(name, matches, lines))
+    return _Plan(file, name, after, file.encode(after), _report(name, matches, lines))
 
 
 def _at_the_end(text: str, new: str) -> Match:

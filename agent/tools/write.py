@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from agent.redact import Redactor
 from agent.tools.base import Access, Effect, Tool, ToolContext, ToolError, ToolOutput
+from agent.tools.change import unified
 from agent.tools.pages import covers_all
 from agent.tools.paths import failure, resolve, show
 from agent.tools.splice import splice
@@ -33,7 +34,12 @@ class _Write:
         hidden = Redactor(context.env).placeholder_in(arguments["content"])
         if hidden is not None:
             raise ToolError(f"{hidden} stands for a value that is hidden from you and cannot be written. Use `edit`.")
-        return Access(Effect.WRITE, f"write {show(path, context.root)}", (path,))
+
+        def diff() -> str | None:
+            plan = _plan(path, arguments["content"], context)
+            return unified(plan.name, None if plan.before is None else plan.before.text, plan.after, context.env)
+
+        return Access(Effect.WRITE, f"write {show(path, context.root)}", (path,), diff=diff)
 
     async def run(self, arguments: Mapping[str, Any], context: ToolContext) -> ToolOutput:
         path = resolve(arguments["path"], context)
@@ -53,6 +59,7 @@ tool: Tool = _Write()
 class _Plan:
     name: str
     before: TextFile | None
+    after: str
     data: bytes
     digest: str
     report: str
@@ -65,7 +72,8 @@ def _plan(path: Path, content: str, context: ToolContext) -> _Plan:
         before = load(path, name)
     except FileNotFoundError:
         before = None
-    data = encode(content, UTF8) if before is None else before.encode(_with_line_ends_of(before, content))
+    after = content if before is None else _with_line_ends_of(before, content)
+    data = encode(after, UTF8) if before is None else before.encode(after)
     lines = content.count("\n") + (not content.endswith("\n") and content != "")
     size = f"{lines:,} line{'' if lines == 1 else 's'}"
     if before is None:
@@ -78,7 +86,7 @@ def _plan(path: Path, content: str, context: ToolContext) -> _Plan:
     problem = syntax_problem(path, content)
     if problem is not None:
         report += f"\nIt does not parse: {problem}"
-    return _Plan(name, before, data, digest(data), report)
+    return _Plan(name, before, after, data, digest(data), report)
 
 
 def _refuse_unseen(path: Path, name: str, before: TextFile, context: ToolContext) -> None:
