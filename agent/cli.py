@@ -11,7 +11,9 @@ from typing import Annotated, Final
 
 import typer
 
+from agent import cli_options as options
 from agent.cli_cache import cache_app
+from agent.cli_chat import ChatGroup, chat_command
 from agent.cli_config import config_app
 from agent.cli_keys import keys_app, warn_of_keys
 from agent.cli_lens import lens_command
@@ -27,19 +29,20 @@ from agent.cli_parts import (
 )
 from agent.cli_sessions import export_command, sessions_command
 from agent.complete import model_names, session_ids
-from agent.config import EFFORTS, MODES, Folders, load
+from agent.config import Folders, load
 from agent.errors import FAILED, USAGE, UserError
 from context.names import show_name
 
 app: Final = typer.Typer(
     name="agent",
-    help="A coding agent for the terminal that keeps its prompt cache warm and accounts for every token.",
-    no_args_is_help=True,
+    cls=ChatGroup,
+    invoke_without_command=True,
     rich_markup_mode=None,  # plain help: drawing it with rich takes longer than all else
     add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.callback()(chat_command)
 app.add_typer(models_app, name="models")
 app.add_typer(cache_app, name="cache")
 app.add_typer(config_app, name="config")
@@ -87,47 +90,22 @@ def run_command(
     prompt: Annotated[
         str | None, typer.Argument(help="What to do. Left out, or '-': read from standard input.")
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            autocompletion=model_names,
-            help="anthropic/…, openai/…, ENDPOINT/…, local/… or local:/path.gguf",
-        ),
-    ] = None,
-    mode: Annotated[str | None, typer.Option(help=f"What runs without asking: {', '.join(MODES)}.")] = None,
-    go_on: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on with the last session of this directory.")
-    ] = False,
-    resume: Annotated[
-        str | None, typer.Option(autocompletion=session_ids, help="Go on with this session (see `agent sessions`).")
-    ] = None,
-    fork: Annotated[
-        bool, typer.Option("--fork", help="With --continue or --resume: go on in a copy, the session stays as it is.")
-    ] = False,
-    at_turn: Annotated[
-        int | None, typer.Option(help="With --fork: go on from the end of this turn (`agent sessions --turns`).", min=1)
-    ] = None,
-    effort: Annotated[str | None, typer.Option(help=f"How much the model thinks: {', '.join(EFFORTS)}.")] = None,
-    max_turns: Annotated[int | None, typer.Option(help="Most calls to the model.")] = None,
-    max_cost: Annotated[str | None, typer.Option(help="Most USD to spend.")] = None,
-    context: Annotated[int | None, typer.Option(help="Context window of a local model, in tokens.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads of a local model.")] = None,
-    temperature: Annotated[float | None, typer.Option(help="Of a local model; 0: always the likeliest token.")] = None,
-    lens: Annotated[
-        bool, typer.Option("--lens", help="With a local model: a page for each reply, how every token came about.")
-    ] = False,
-    exact: Annotated[
-        bool, typer.Option("--exact", help="With a local model: reuse only what makes no difference to the last bit.")
-    ] = False,
-    no_compact: Annotated[
-        bool, typer.Option("--no-compact", help="When the context window is full, stop: make no summary.")
-    ] = False,
-    files: Annotated[
-        list[str] | None,
-        typer.Option("--file", help="Show the model this file from the start; again for another one."),
-    ] = None,
+    model: options.Model = None,
+    mode: options.Mode = None,
+    go_on: options.GoOn = False,
+    resume: options.Resume = None,
+    fork: options.Fork = False,
+    at_turn: options.AtTurn = None,
+    effort: options.Effort = None,
+    max_turns: options.MaxTurns = None,
+    max_cost: options.MaxCost = None,
+    context: options.ContextWindow = None,
+    threads: options.Threads = None,
+    temperature: options.Temperature = None,
+    lens: options.Lens = False,
+    exact: options.Exact = False,
+    no_compact: options.NoCompact = False,
+    files: options.Files = None,
     json_lines: Annotated[bool, typer.Option("--json", help="One JSON event a line (docs/events.md).")] = False,
 ) -> None:
     """Do one task in the current directory.
@@ -139,33 +117,28 @@ def run_command(
     from agent.oneshot import run_once
     from agent.terminal import Terminal
 
-    env = dict(os.environ)
+    env, here = dict(os.environ), Path.cwd().resolve()
     folders = Folders.find(env)
-    flags = {
-        "model": model,
-        "mode": mode,
-        "effort": effort,
-        "max_turns": max_turns,
-        "max_cost": max_cost,
-        "context": context,
-        "threads": threads,
-        "temperature": temperature,
-        "lens": lens or None,
-        "exact": exact or None,
-        "compact": "off" if no_compact else None,
-    }
-    settings = load(folders, env, {name: value for name, value in flags.items() if value is not None}, Path.cwd())
-    command = _read_prompt(prompt)
-    if fork and not (go_on or resume):
-        raise UserError("--fork needs a session: --continue, or --resume SESSION. Nothing was sent.", USAGE)
-    if at_turn is not None and not fork:
-        raise UserError("--at-turn is for --fork. Nothing was sent.", USAGE)
-    if go_on and resume:
-        raise UserError("--continue and --resume name two sessions; give one of them. Nothing was sent.", USAGE)
-    here = Path.cwd().resolve()
-    task = Task(
-        command, here, again=go_on, session=resume, fork=fork, at_turn=at_turn, files=_given_files(files or [], here)
+    settings = options.settings_in_force(
+        folders,
+        env,
+        here,
+        model=model,
+        mode=mode,
+        effort=effort,
+        max_turns=max_turns,
+        max_cost=max_cost,
+        context=context,
+        threads=threads,
+        temperature=temperature,
+        lens=lens,
+        exact=exact,
+        compact="off" if no_compact else None,
     )
+    command = _read_prompt(prompt)
+    options.check_session_options(go_on=go_on, resume=resume, fork=fork, at_turn=at_turn)
+    shown = options.given_files(files, here)
+    task = Task(command, here, again=go_on, session=resume, fork=fork, at_turn=at_turn, files=shown)
     terminal = Terminal(json_lines=json_lines)
     around = surroundings(terminal, env, folders)
     try:
@@ -173,17 +146,6 @@ def run_command(
     finally:
         terminal.close()
     raise typer.Exit(code)
-
-
-def _given_files(given: list[str], here: Path) -> tuple[str, ...]:
-    """Paths relative to `here` of files that exist. Raises UserError."""
-    found = []
-    for name in given:
-        path = Path(os.path.expanduser(name)).resolve()
-        if not path.is_file():
-            raise UserError(f"--file {show_name(name)}: there is no such file. Nothing was sent.", USAGE)
-        found.append(os.path.relpath(path, here))
-    return tuple(found)
 
 
 def _read_prompt(argument: str | None) -> str:
@@ -282,7 +244,7 @@ def context_command(
     settings = load(folders, env, {} if model is None else {"model": model}, here)
     name = find_model(choose_model(settings, env), load_catalog(folders)).name
     profile = "compact" if is_local(name) else "cloud"
-    pinned = _given_files(files or [], here)
+    pinned = options.given_files(files, here)
     head = make_head(here, profile, settings, folders, Redactor(env), pinned, env, lambda: date.today().isoformat())
     report = context_report(head)
     if as_json:

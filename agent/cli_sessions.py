@@ -56,7 +56,7 @@ def export_command(
     ] = None,
 ) -> None:
     """A session as a document: commands, replies, thinking, tool calls and their results, cost."""
-    from agent.export import FORMATS, export, to_text
+    from agent.export import FORMATS, export, to_text, write_new
     from agent.ledger import Ledger
 
     if kind not in FORMATS:
@@ -66,11 +66,4 @@ def export_command(
     if output is None:
         sys.stdout.write(text)
         return
-    try:
-        descriptor = os.open(output, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)  # it may hold code of the person's
-    except FileExistsError as error:
-        raise UserError(
-            f"{show_name(str(output))} is there already and was left as it is. Name another.", USAGE
-        ) from error
-    with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-        file.write(text)
+    write_new(output, text)

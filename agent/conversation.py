@@ -4,10 +4,11 @@ Everything is assembled here, from settings to the loop. `agent run` takes one t
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
@@ -98,11 +99,17 @@ class Conversation:
     def __init__(
         self,
         session: Session,
+        model: str,
         loop: Loop,
         keeper: Keeper,
         epochs: Epochs,
+        forecaster: Forecaster,
         clock: Clock,
         look: Look,
+        head: Head,
+        gate: ModeGate,
+        repository: Repository,
+        price: Callable[[Usage], Decimal | None],
     ) -> None:
         self.session = session
         self._loop = loop
@@ -110,16 +117,26 @@ class Conversation:
         self._epochs = epochs
         self._clock = clock
         self.look = look
+        self.head = head
+        self.model = model
+        self._gate = gate
+        self._repository = repository
+        self._forecaster = forecaster
+        self._price = price
         self._warming: asyncio.Task[None] | None = None
         self._wait = AsyncExitStack()  # what ends when the person comes back
         self.idle_bill = Bill()
         keeper.before_cold = self._before_cold
 
-    async def turn(self, command: str) -> events.TurnFinished:
-        """Run one command to its end. Raises CancelledError when it was interrupted; everything so far is kept."""
+    async def turn(self, command: str, notes: Sequence[str] = ()) -> events.TurnFinished:
+        """Run one command to its end; `notes` are told with it. Raises CancelledError when it was interrupted;
+        everything so far is kept.
+        """
         await self._come_back()
         await self._finish_warming()
-        return await self._loop.turn(command, await asyncio.to_thread(self.look))
+        if self.session.is_unused:
+            self.session.rename(command)
+        return await self._loop.turn(command, await asyncio.to_thread(self.look), notes)
 
     async def wait(self, finished: events.TurnFinished) -> None:
         """The person has the word: keep the cache warm as long as that is expected to pay. The next turn ends it."""
@@ -134,6 +151,23 @@ class Conversation:
         """
         if self._warming is None:
             self._warming = asyncio.create_task(self._keeper.prewarm(self.idle_bill))
+
+    def set_mode(self, mode: str) -> None:
+        """What may run without asking from now on. The model is told with the next command."""
+        self._gate.mode = Mode(mode)
+        self.look.mode = mode
+
+    async def show_files(self, paths: Sequence[str]) -> None:
+        """Show the model these files with the next command; relative to the working directory."""
+        await asyncio.to_thread(self._repository.show, paths)
+
+    def next_turn(self) -> tuple[Usage, Decimal | None]:
+        """What the input of the next call is expected to be, without its command, and its price in USD (None: it is
+        not known).
+        """
+        now = self._clock.now()
+        usage = replace(self._forecaster.plan(now).forecast.usage, output=0, reasoning=0)
+        return usage, self._price(usage)
 
     async def refresh(self) -> bool:
         """Begin a new epoch: a new snapshot of the project, stale outputs folded. Whether there was one to begin."""
@@ -158,6 +192,8 @@ class Conversation:
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.wait([self._warming])
+        if self.session.is_unused:
+            self.session.ledger.names.drop_unused(self.session.id)
 
     async def _come_back(self) -> None:
         self.session.ledger.pauses.end(self.session.id, self._clock.now())
@@ -302,7 +338,14 @@ def _assemble(
     epochs = Epochs(parts, forecaster, caller, Rewriting(head, spill, settings.compact == "auto", forget))
     limits = Limits(settings.max_turns, settings.max_cost)
     loop = Loop(session, caller, toolbox, keeper, epochs, limits, around.emit, repository)
-    return Conversation(session, loop, keeper, epochs, around.clock, environment)
+
+    def price(usage: Usage) -> Decimal | None:
+        return parts.pricing(usage, datetime.fromtimestamp(around.clock.now(), UTC))[0]
+
+    return Conversation(
+        *(session, backend.name, loop, keeper, epochs, forecaster),
+        *(around.clock, environment, head, gate, repository, price),
+    )
 
 
 def _watch(directory: Path, around: Surroundings) -> Watch:

@@ -5,17 +5,21 @@ changed by it. The prompt of the last epoch is shown; a fork holds what it took 
 """
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, Literal
 
+from agent.errors import USAGE, UserError
 from agent.ledger import Ledger
 from agent.ledger_rows import CallRow, SessionRow
 from agent.reports.totals import Totals, total_of
 from agent.turns import said
 from context.block import Block, Layer, Opaque, Role, Text, ToolCall
 from context.fold import is_command, is_compacted, is_notice
+from context.names import show_name
 
 FORMAT: Final = 1
 
@@ -154,6 +158,24 @@ def _html(made: Export) -> str:
 
 
 FORMATS: Final[Mapping[str, Callable[[Export], str]]] = {"markdown": _markdown, "json": _json, "html": _html}
+
+
+ENDINGS: Final[Mapping[str, str]] = {"markdown": "md", "json": "json", "html": "html"}
+"""Of the files that hold them."""
+
+
+def write_new(path: Path, text: str) -> None:
+    """Write a file that only the person can read: it may hold code of theirs. Raises UserError when there is one."""
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    except FileExistsError as error:
+        raise UserError(
+            f"{show_name(str(path))} is there already and was left as it is. Name another.", USAGE
+        ) from error
+    except OSError as error:
+        raise UserError(f"{show_name(str(path))} cannot be written ({error.strerror}). Name another.", USAGE) from error
+    with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
 
 
 def about(made: Export) -> list[tuple[str, str]]:

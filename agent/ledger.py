@@ -26,6 +26,7 @@ from agent.ledger_rows import (
 )
 from agent.pause_record import PauseRecord
 from agent.ping_record import PingRecord
+from agent.session_record import SessionRecord
 from agent.tool_record import NOTHING_SEEN, ToolRecord
 from context.block import Block
 from context.breakpoints import Marker
@@ -50,6 +51,7 @@ class Ledger:
         self.caches = CacheRecord(database)
         self.pings = PingRecord(database, self.caches)
         self.pauses = PauseRecord(database)
+        self.names = SessionRecord(database)
         self.tools = ToolRecord(database)
 
     @classmethod

@@ -4,7 +4,7 @@ It decides nothing about screens.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final
@@ -82,8 +82,8 @@ class Loop:
         self._emit = emit
         self._repository = repository
 
-    async def turn(self, command: str, now: Environment) -> events.TurnFinished:
-        """Run one command to its end; emit and return how it ended.
+    async def turn(self, command: str, now: Environment, notes: Sequence[str] = ()) -> events.TurnFinished:
+        """Run one command to its end; emit and return how it ended. `notes` are told with it.
 
         A cancelled turn emits that it was interrupted and raises CancelledError; the next turn repairs what it left
         open.
@@ -102,7 +102,7 @@ class Loop:
         if session.prompt.length == session.prompt.head(Layer.PROJECT).length:
             notices += first_notices(now)
             told = replace(told, mode=now.mode, asks=now.asks)
-        notices += changes(told, now) + news.notices
+        notices += changes(told, now) + news.notices + list(notes)
         notices += await self._toolbox.begin(command)
         session.append([command_block(command, notices)], told=now, seen=self._toolbox.unrecorded() | news.seen)
         self._repository.settle(news)

@@ -13,7 +13,7 @@ from agent.ledger import Ledger, SessionBusyError
 from agent.ledger_rows import EpochRow, SessionRow
 from agent.tool_record import NOTHING_SEEN
 from agent.turns import Turn, turns
-from context.block import Block, Role, Text, ToolResult
+from context.block import Block, Layer, Role, Text, ToolResult
 from context.layers.history import CIRCLED, CUT_REPLY, INTERRUPTED, reply_block, results_block
 from context.names import show_name
 from context.notices import UNTOLD, Environment
@@ -45,8 +45,7 @@ class Session:
     ) -> "Session":
         """A new session whose prompt begins with `head` (SYSTEM and PROJECT)."""
         session_id = new_session_id(now)
-        shown = show_name(" ".join(title.split())[:_TITLE_LENGTH])
-        ledger.create_session(SessionRow(session_id, now, directory, shown, told.to_json()), head)
+        ledger.create_session(SessionRow(session_id, now, directory, _title(title), told.to_json()), head)
         return cls(session_id, ledger, Prompt.empty().extend(head), told)
 
     @classmethod
@@ -75,6 +74,15 @@ class Session:
         ledger.fork_session(forked, seen=known)
         number = ledger.last_turn(row.id) if at is None else at.number
         return cls(session_id, ledger, prompt, ledger.told(forked), resumed=True, epoch=epoch, turn=number)
+
+    def rename(self, title: str) -> None:
+        """Call it like its first command."""
+        self.ledger.names.rename(self.id, _title(title))
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether no command was given in it yet."""
+        return not self.resumed and self.prompt.length == self.prompt.head(Layer.PROJECT).length
 
     def append(
         self,
@@ -132,6 +140,10 @@ def _find_turn(ledger: Ledger, row: SessionRow, number: int) -> Turn:
             return turn
     there = f"It has {found[0].number} to {found[-1].number}" if found else "It has none yet"
     raise UserError(f"Session {row.id} has no turn {number}. {there}. Nothing was sent.", USAGE)
+
+
+def _title(text: str) -> str:
+    return show_name(" ".join(text.split())[:_TITLE_LENGTH])
 
 
 def _interrupted(tool_call: str) -> ToolResult:

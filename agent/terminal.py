@@ -64,7 +64,7 @@ class Terminal:
     async def _ask(self, ask: Ask) -> Answer:
         if ask.diff is not None:
             self._screen.close()
-            self._console.print(show_diff(ask.diff), end="", soft_wrap=True)
+            self._console.print(show_diff(ask.diff), soft_wrap=True)
         always = f", [a]lways ({ask.always})" if ask.always else ""
         answer = (await self._line(f"{ask.question}\n  [y]es{always}, or [n]o, and why: ")).strip()
         word, _, rest = answer.partition(" ")

@@ -74,6 +74,12 @@ def _turn(session: str, number: int, calls: Sequence[CallRow], prompts: dict[int
     )
 
 
+def message(ledger: "Ledger", turn: Turn) -> str:
+    """All that was said to begin a turn. Raises LedgerError."""
+    blocks = tuple(ledger.prompt(turn.session, blocks=turn.end, epoch=turn.epoch))
+    return next((said(block) for block in reversed(blocks) if is_command(block)), turn.command)
+
+
 def said(block: Block) -> str:
     """What a person said in a block, without the notices ahead of it."""
     parts = (part for part in block.parts if isinstance(part, Text) and not is_notice(part) and not is_compacted(part))

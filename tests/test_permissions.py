@@ -207,7 +207,7 @@ class TestTheChangeThatIsShown:
 
 def test_a_diff_cannot_command_the_terminal_and_a_long_one_is_folded():
     shown = show_diff("--- a/x\n+++ b/x\n+\x1b[2Jgone\tand\u202e\r").plain
-    assert shown == "--- a/x\n+++ b/x\n+\\x1b[2Jgone\tand\\u202e\\r\n"
+    assert shown == "--- a/x\n+++ b/x\n+\\x1b[2Jgone\tand\\u202e\\r"
     lines = [f"+{number}" for number in range(1000)]
     folded = show_diff("\n".join(lines), lines=30).plain.splitlines()
     assert len(folded) == 31

@@ -13,8 +13,9 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from agent import events
-from agent.chat.transcript import Transcript, diff_view
+from agent.chat.transcript import Transcript
 from agent.events import TurnEnd
+from agent.screens.diff import show_diff
 from backends.base import Usage
 from context.audit import Verdict
 from context.forecast import Cause
@@ -232,7 +233,7 @@ def test_an_equal_reply_made_again_is_written_once() -> None:
     """Field report 127: what was streamed before the break is repeated by the new call."""
     again = events.ReplyRestarted(1, "The connection was lost.", 1.0)
     screen = Screen().show(call_started(), text("One.\n\nTwo and"), again)
-    assert "The connection was lost. Trying again in 1 s." in screen.written
+    assert "The connection was lost. Trying again in 1 s (2 of 8)." in screen.written
     assert "Two and" in screen.live()
     screen.show(text("One.\n\nTwo and three.\n\n"), call_finished())
     assert screen.written.count("One.") == 1
@@ -277,7 +278,7 @@ def test_nothing_that_others_write_commands_the_terminal(colours: str | None) ->
     screen.show(events.ToolFinished("t1", "shell", EVIL, EVIL, True, EVIL), events.Notice(EVIL))
     screen.show(events.ReplyRestarted(1, EVIL, 1.0), turn_finished(TurnEnd.FAILED, EVIL))
     screen.transcript.write_command(EVIL)
-    screen._write(diff_view(f"+{EVIL}", 80, 10))
+    screen._write(show_diff(f"+{EVIL}"))
     seen = ANSI.sub("", screen.written + live)
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff]", seen)
 
@@ -306,7 +307,7 @@ def test_a_diff_that_a_question_has_shown_is_not_shown_again() -> None:
 
 def test_a_long_diff_is_cut_and_says_so() -> None:
     screen = Screen(40, "standard")
-    screen._write(diff_view("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n same\n 1\n 2\n", 40, 6))
+    screen._write(show_diff("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-old\n+new\n same\n 1\n 2\n", 6))
     check_snapshot("chat-diff-40-colours", screen.written)
 
 

@@ -8,14 +8,13 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.text import Text
 
 from agent import events
-from agent.chat.diff import diff_view, edit_diff
+from agent.screens.diff import edit_diff, show_diff
 from agent.screens.plain import plain
 from agent.tools.terminal import LineFolder
 
 _LONGEST: Final = 3  # lines that the summary of a call may take
 _KEPT: Final = 200  # last lines of live output
 _SHOWN: Final = 6  # lines of output that stay on the screen
-_DIFF_LINES: Final = 40
 _TALKATIVE: Final = "shell"  # the tool whose output a person wants to see
 
 
@@ -48,7 +47,7 @@ def finished(tool: RunningTool, event: events.ToolFinished) -> RenderableType:
     if tool.name == "edit" and not event.is_error and not tool.diff_seen:
         diff = edit_diff(tool.arguments)
         if diff is not None:
-            shown.append(_Indented(diff_view(diff, 0, _DIFF_LINES)))
+            shown.append(_Indented(show_diff(diff)))
     elif tool.name == _TALKATIVE:
         shown += _folded(event)
     return Group(*shown)
@@ -82,7 +81,8 @@ class _Indented:
         self._inner = inner
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for line in self._inner.wrap(console, max(1, options.max_width - 2)):
+        self._inner.rstrip()
+        for line in self._inner.wrap(console, max(1, options.max_width - 2), tab_size=4):
             line.rstrip()
             yield Text.assemble("  ", line)
 

@@ -11,7 +11,6 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from agent import events
-from agent.chat.diff import diff_view as diff_view
 from agent.chat.markdown_stream import Code, MarkdownStream, Piece
 from agent.chat.markdown_view import CodeView, Reply, Stripped
 from agent.chat.thought import Thought
