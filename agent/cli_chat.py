@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import typer
 from typer.core import TyperGroup
@@ -11,6 +11,9 @@ from agent import cli_options as options
 from agent.cli_parts import run_to_end
 from agent.config import Folders
 from agent.errors import USAGE, UserError
+
+if TYPE_CHECKING:
+    from agent.chat.context import Opening
 
 PICK: Final = ""
 """What `--resume` without a name stands for: the person picks the session."""
@@ -55,9 +58,7 @@ def chat_command(
     if context.invoked_subcommand is not None:
         _no_options_before_a_command(context)
         return
-    from agent.chat.context import Opening
     from agent.chat.start import require_terminal, run_chat
-    from agent.conversation import Task
 
     require_terminal()
     env, here = dict(os.environ), Path.cwd().resolve()
@@ -81,8 +82,15 @@ def chat_command(
     options.check_session_options(go_on=go_on, resume=resume, fork=fork, at_turn=at_turn)
     session = resume if resume != PICK else None
     files_shown = options.given_files(files, here)
-    task = Task("", here, again=go_on, session=session, fork=fork, at_turn=at_turn, files=files_shown)
-    raise typer.Exit(run_to_end(lambda: run_chat(Opening(task, settings, pick=resume == PICK), folders, env)))
+
+    def opening() -> "Opening":
+        from agent.chat.context import Opening
+        from agent.conversation import Task
+
+        task = Task("", here, again=go_on, session=session, fork=fork, at_turn=at_turn, files=files_shown)
+        return Opening(task, settings, pick=resume == PICK)
+
+    raise typer.Exit(run_to_end(lambda: run_chat(opening, here, folders, env)))
 
 
 def _no_options_before_a_command(context: typer.Context) -> None:

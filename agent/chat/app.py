@@ -9,6 +9,7 @@ import asyncio
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from prompt_toolkit.application import Application, in_terminal
@@ -22,23 +23,21 @@ from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output import ColorDepth, Output
 from prompt_toolkit.styles import Style
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console, RenderableType
-from rich.text import Text
 
-from agent import events
-from agent.chat.dialogs import Dialog, Picker, Question, YesNo
-from agent.chat.front import Choice
 from agent.chat.input import ChatInput
-from agent.chat.status import StatusLine
-from agent.chat.transcript import Transcript
 from agent.clock import Clock
-from agent.gate import Answer
-from agent.permissions import Ask
-from backends.llama.models import megabytes
 from context.names import show_name
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a person can type before these are loaded
+    from rich.console import RenderableType
+
+    from agent import events
+    from agent.chat.dialogs import Dialog
+    from agent.chat.front import Choice
+    from agent.chat.status import StatusLine
+    from agent.chat.transcript import Transcript
+    from agent.gate import Answer
+    from agent.permissions import Ask
     from backends.llama.fetch import FetchProgress
 
 T = TypeVar("T")
@@ -76,8 +75,9 @@ class _Shown:
 
     working: str | None = "opening"
     waiting: tuple[str, ...] = ()
-    dialog: Dialog[Any] | None = None
-    pending: list[RenderableType] = field(default_factory=list)
+    dialog: "Dialog[Any] | None" = None
+    pending: "list[RenderableType]" = field(default_factory=list)
+    events: bool = False  # whether there was one yet
 
 
 class PromptFront:
@@ -98,11 +98,21 @@ class PromptFront:
         self._shown = _Shown()
         self._printing = asyncio.Lock()
         self._to_print = asyncio.Event()
-        self._transcript = Transcript(self.write, changed=self._changed, colour=colour, now=clock.monotonic)
-        self._status = StatusLine()
         self._input = make_input(self)
         self._app: Application[None] = self._application(source, screen)
         self._input.attach(self._app)
+
+    @cached_property
+    def _transcript(self) -> "Transcript":
+        from agent.chat.transcript import Transcript
+
+        return Transcript(self.write, changed=self._changed, colour=self._colour, now=self._clock.monotonic)
+
+    @cached_property
+    def _status(self) -> "StatusLine":
+        from agent.chat.status import StatusLine
+
+        return StatusLine()
 
     # Front
 
@@ -110,11 +120,12 @@ class PromptFront:
     def width(self) -> int:
         return self._size().columns
 
-    def write(self, what: RenderableType) -> None:
+    def write(self, what: "RenderableType") -> None:
         self._shown.pending.append(what)
         self._to_print.set()
 
-    def event(self, event: events.Event) -> None:
+    def event(self, event: "events.Event") -> None:
+        self._shown.events = True
         self._status(event)
         self._transcript(event)
         self._changed()
@@ -125,22 +136,32 @@ class PromptFront:
             async with in_terminal():
                 report()
 
-    async def ask(self, question: Ask) -> Answer:
+    async def ask(self, question: "Ask") -> "Answer":
+        from agent.chat.dialogs import Question
+
         if question.diff is not None:
             self._transcript.diff_shown()
         return await self._answer(Question(question, self._clock.monotonic))
 
     async def agree(self, question: str) -> bool:
+        from agent.chat.dialogs import YesNo
+
         return await self._answer(YesNo(question, self._clock.monotonic))
 
     def announce(self, line: str) -> None:
+        from rich.text import Text
+
         self.write(Text(line, style="dim"))
 
     def download(self, progress: "FetchProgress") -> None:
+        from backends.llama.models import megabytes
+
         share = f" of {megabytes(progress.total)}" if progress.total else ""
         self.working(f"downloading: {megabytes(progress.done)}{share}")
 
-    async def choose(self, title: str, choices: Sequence[Choice]) -> str | None:
+    async def choose(self, title: str, choices: "Sequence[Choice]") -> str | None:
+        from agent.chat.dialogs import Picker
+
         return await self._answer(Picker(title, tuple(choices)))
 
     def say_command(self, text: str) -> None:
@@ -167,9 +188,10 @@ class PromptFront:
 
     # The program
 
-    async def run(self) -> None:
-        """Until `close`. Raises EOFError when the terminal is gone."""
+    async def run(self, drawn: Callable[[], None] = lambda: None) -> None:
+        """Until `close`; `drawn` is called when the person can type. Raises EOFError when the terminal is gone."""
         printer = asyncio.create_task(self._print_all())
+        self._app.after_render += lambda _: drawn()
         try:
             await self._app.run_async(handle_sigint=False)
         finally:
@@ -199,7 +221,9 @@ class PromptFront:
             self._app.output.write_raw(text.replace("\n", "\r\n"))
             self._app.output.flush()
 
-    def _rendered(self, what: RenderableType) -> str:
+    def _rendered(self, what: "RenderableType") -> str:
+        from rich.console import Console
+
         out = io.StringIO()
         Console(
             file=out,
@@ -219,6 +243,8 @@ class PromptFront:
 
     async def _answer(self, dialog: "Dialog[T]") -> T:
         """Let the person answer; one question after another."""
+        from rich.text import Text
+
         for renderable in dialog.ahead(self._size().columns):
             self.write(renderable)
         self._shown.dialog = dialog
@@ -297,6 +323,8 @@ class PromptFront:
         return ANSI(self._live_text())
 
     def _live_text(self) -> str:
+        if not self._shown.events:
+            return ""
         size = self._size()
         lines = [self._transcript.live(size.columns, self._live_room())] if self._live_room() else []
         for message in self._shown.waiting:
@@ -321,11 +349,15 @@ class PromptFront:
         return parts[:-1]
 
     def _status_line(self) -> StyleAndTextTuples:
+        if not self._shown.events:
+            return [("class:status", "opening …")]
         parts: StyleAndTextTuples = []
         parts += self._status.parts(self._clock.now(), self._size().columns)
         return parts
 
 
 def _one_line(text: str, width: int) -> str:
+    from rich.cells import cell_len, set_cell_size
+
     line = show_name(" ".join(text.split()))
     return line if cell_len(line) <= width else f"{set_cell_size(line, max(0, width - 1))}…"
