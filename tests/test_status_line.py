@@ -43,7 +43,7 @@ def test_before_anything_is_known() -> None:
 
 def test_after_a_call_everything_is_there() -> None:
     assert status(OPENED, STARTED, CALL, turn_finished()).text(NOW, 200) == (
-        "anthropic/claude-sonnet-5 · ask · 10,340 tokens 5% · cache 9,900 warm 4:12 · turn $0.0123 90% hit · "
+        "anthropic/claude-sonnet-5 · ask · context 10,340 (5%) · cache 9,900 warm 4:12 · turn $0.0123 90% hit · "
         "session $0.0123 90% hit · saved $0.0200"
     )
 
@@ -53,12 +53,13 @@ def test_after_a_call_everything_is_there() -> None:
     [
         (
             125,
-            "anthropic/claude-sonnet-5 · ask · 10,340 tokens 5% · cache 9,900 warm 4:12 · turn $0.0123 · "
+            "anthropic/claude-sonnet-5 · ask · context 10,340 (5%) · cache 9,900 warm 4:12 · turn $0.0123 · "
             "session $0.0123 90% hit",
         ),
-        (80, "claude-sonnet-5 · ask · 5% · warm 4:12 · turn $0.0123 · session $0.0123"),
-        (60, "claude-sonnet-5 · ask · 5% · warm 4:12 · session $0.0123"),
-        (40, "claude-sonnet-5 · ask · 5% · warm 4:12"),
+        (80, "claude-sonnet-5 · ask · ctx 5% · warm 4:12 · turn $0.0123 · session $0.0123"),
+        (60, "claude-sonnet-5 · ask · ctx 5% · warm 4:12 · session $0.0123"),
+        (42, "claude-sonnet-5 · ask · ctx 5% · warm 4:12"),
+        (40, "claude-sonnet-5 · ask · warm 4:12"),
         (24, "claude-sonnet-5 · ask"),
         (3, "ask"),
         (1, "a"),
@@ -149,20 +150,20 @@ def test_a_request_beside_the_conversation_is_paid_but_is_not_the_context() -> N
         2, Usage(50_000, 0, 0, 0, 9, 0), Decimal(1), 9.0, 9.0, 1.0, None, Decimal(0), 9_900, 1_252.0
     )
     shown = status(OPENED, STARTED, CALL, aside, big).text(NOW, 200)
-    assert "10,340 tokens 5%" in shown
+    assert "context 10,340 (5%)" in shown
     assert "session $1.0123" in shown
 
 
 def test_a_new_epoch_is_another_context_and_cold() -> None:
     epoch = events.EpochStarted(2, "refresh", 10_000, 4_000, None, None)
-    assert "4,000 tokens 2% · cache cold" in status(OPENED, STARTED, CALL, epoch).text(NOW, 200)
+    assert "context 4,000 (2%) · cache cold" in status(OPENED, STARTED, CALL, epoch).text(NOW, 200)
 
 
 def test_a_local_model_tells_its_speed_and_no_money() -> None:
     opened = events.SessionOpened("k7", "local/qwen3-4b", "ask", "/repo", False, None, None, 32_768)
     call = events.CallFinished(1, USAGE, None, 0.82, 4.0, 31.4, None)
     assert status(opened, STARTED, call, turn_finished(None)).text(NOW, 200) == (
-        "local/qwen3-4b · ask · 10,340 tokens 32% · 90% reused · TTFT 0.8 s · 31 tokens/s"
+        "local/qwen3-4b · ask · context 10,340 (32%) · 90% reused · TTFT 0.8 s · 31 tokens/s"
     )
 
 

@@ -173,9 +173,9 @@ class StatusLine:
 
     def _context(self, used: int) -> _Field:
         if not self._window:
-            return _Field(f"{used:,} tokens", _thousands(used), 3)
+            return _Field(f"context {used:,}", f"ctx {_thousands(used)}", 3)
         share = percent(used / self._window)
-        return _Field(f"{used:,} tokens {share}", share, 3)
+        return _Field(f"context {used:,} ({share})", f"ctx {share}", 3)
 
     def _cache(self, now: float) -> _Field:
         if not self._cache_known:
