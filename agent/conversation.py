@@ -43,6 +43,7 @@ from agent.tools import registry
 from agent.tools.base import SMALL_OUTPUT, OutputLimits, ToolContext
 from agent.ttl_choice import TtlChooser
 from agent.versions import Versions
+from agent.ways_on import CHAT, ONE_SHOT
 from backends.base import Usage
 from context.block import Block
 from context.cachemodel import Scope
@@ -337,7 +338,9 @@ def _assemble(
     caller = Caller(parts, forecaster, counter, keeper, veto, guard=guard)
     epochs = Epochs(parts, forecaster, caller, Rewriting(head, spill, settings.compact == "auto", forget))
     limits = Limits(settings.max_turns, settings.max_cost)
-    loop = Loop(session, caller, toolbox, keeper, epochs, limits, around.emit, repository)
+    loop = Loop(
+        session, caller, toolbox, keeper, epochs, limits, around.emit, repository, ONE_SHOT if task.one_shot else CHAT
+    )
 
     def price(usage: Usage) -> Decimal | None:
         return parts.pricing(usage, datetime.fromtimestamp(around.clock.now(), UTC))[0]

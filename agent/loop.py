@@ -19,6 +19,7 @@ from agent.keeper import Keeper
 from agent.repository import Repository
 from agent.session import Session
 from agent.toolbox import Toolbox
+from agent.ways_on import ONE_SHOT, WaysOn
 from backends.base import BackendError, ErrorKind, StopReason
 from context.block import Layer
 from context.layers.command import command_block, notice_block
@@ -29,20 +30,7 @@ _CUT_AT_LIMIT: Final = (
     "Your reply was cut at the output limit. Go on where it ends; write large files in several steps."
 )
 _EMPTY_REPLY: Final = "Your reply was empty. Go on, or say that you are done."
-GO_ON: Final = 'Everything so far is kept: go on with `agent run --continue "…"`.'
 _FULL: Final = "The context window is full."
-_TOO_SMALL: Final = (
-    "It is too small for this command with what goes ahead of it: take a model with a larger one (--model), or, for a "
-    "local model, a larger --context."
-)
-_GO_ON_FULL: Final = (
-    "Everything so far is kept: compact the session (`agent compact`), go on with a model of a larger window "
-    "(--model), or start a new session for what is left."
-)
-_GO_ON_ELSE: Final = (
-    "Everything so far is kept: compact the session (`agent compact`), go on with another model (--model), or ask for "
-    "a smaller step."
-)
 _NO_USE: Final = "Everything so far is kept, but the same request would fail again."
 _FOR_EVER: Final = frozenset({ErrorKind.OVERFLOW, ErrorKind.INVALID})  # the same prompt will fail again
 _MOST_OVERFLOWS: Final = 3
@@ -72,6 +60,7 @@ class Loop:
         limits: Limits,
         emit: Callable[[events.Event], None],
         repository: Repository,
+        ways: WaysOn = ONE_SHOT,
     ) -> None:
         self._session = session
         self._caller = caller
@@ -81,6 +70,7 @@ class Loop:
         self._limits = limits
         self._emit = emit
         self._repository = repository
+        self._ways = ways
 
     async def turn(self, command: str, now: Environment, notes: Sequence[str] = ()) -> events.TurnFinished:
         """Run one command to its end; emit and return how it ended. `notes` are told with it.
@@ -111,7 +101,7 @@ class Loop:
         except UserError as error:  # the ledger cannot be written: what cannot be recorded is not done
             return self._finish(turn, TurnEnd.FAILED, str(error))
         except asyncio.CancelledError:
-            self._finish(turn, TurnEnd.INTERRUPTED, f"Interrupted. {GO_ON}")
+            self._finish(turn, TurnEnd.INTERRUPTED, f"Interrupted. {self._ways.go_on}")
             raise
         return self._finish(turn, end, message)
 
@@ -124,21 +114,21 @@ class Loop:
         nudges, circling = 0, False
         while True:
             if (reached := self._limit(turn)) is not None:
-                return TurnEnd.LIMIT, f"{reached} {GO_ON}"
+                return TurnEnd.LIMIT, f"{reached} {self._ways.go_on}"
             if not await self._epochs.make_room(turn.environment, turn.bill):
-                return TurnEnd.FAILED, f"{_FULL} {_TOO_SMALL if self._epochs.is_new else _GO_ON_FULL}"
+                return TurnEnd.FAILED, f"{_FULL} {self._ways.too_small if self._epochs.is_new else self._ways.full}"
             try:
                 reply = await self._caller.call(turn.bill, otherwise=circling)
             except BackendError as error:
                 if error.kind is ErrorKind.OVERFLOW and await self._make_more_room(turn, error.window):
                     continue
                 if (reached := self._limit(turn)) is not None:
-                    return TurnEnd.LIMIT, f"{error} {reached} {GO_ON}"
+                    return TurnEnd.LIMIT, f"{error} {reached} {self._ways.go_on}"
                 if error.kind is ErrorKind.BROKEN_CALL:
                     if await self._ask_for_whole_call(turn):
                         continue
-                    return TurnEnd.FAILED, f"{error} {_GO_ON_ELSE}"
-                return TurnEnd.FAILED, f"{error} {_NO_USE if error.kind in _FOR_EVER else GO_ON}"
+                    return TurnEnd.FAILED, f"{error} {self._ways.other}"
+                return TurnEnd.FAILED, f"{error} {_NO_USE if error.kind in _FOR_EVER else self._ways.go_on}"
             turn.broken_calls = 0
             if reply.block is not None and reply.block.text:
                 turn.text = reply.block.text
@@ -146,7 +136,7 @@ class Loop:
             if circling := reply.stop is StopReason.REPEATED:
                 turn.circles += 1
                 if turn.circles > _MOST_CIRCLES:
-                    return TurnEnd.STUCK, f"Stopped: the model's replies go round in circles. {GO_ON}"
+                    return TurnEnd.STUCK, f"Stopped: the model's replies go round in circles. {self._ways.go_on}"
                 self._session.append([notice_block(CIRCLED)])
                 continue
 
@@ -155,13 +145,13 @@ class Loop:
                     results = await self._toolbox.run(asked)
                 self._session.append([results_block(asked, results)])
                 if (stuck := self._toolbox.stuck(asked)) is not None:
-                    return TurnEnd.STUCK, f"Stopped: the model keeps {stuck}. {GO_ON}"
+                    return TurnEnd.STUCK, f"Stopped: the model keeps {stuck}. {self._ways.go_on}"
                 nudges = 0
                 continue
 
             if reply.stop is StopReason.CONTEXT_FULL and await self._make_more_room(turn):
                 continue
-            verdict = judge(reply)
+            verdict = judge(reply, self._ways)
             if verdict.end is TurnEnd.DONE and (refusal := self._toolbox.refuse_text(turn.text)) is not None:
                 verdict = Verdict(None, "the model keeps writing its calls into its text.", refusal)
             if verdict.end is TurnEnd.DONE and (objection := self._toolbox.objection()) is not None:
@@ -172,7 +162,7 @@ class Loop:
                 return verdict.end, verdict.message
             nudges += 1
             if nudges > _MOST_NUDGES:
-                return TurnEnd.FAILED, f"Stopped: {verdict.message} {GO_ON}"
+                return TurnEnd.FAILED, f"Stopped: {verdict.message} {self._ways.go_on}"
             if verdict.nudge is not None:
                 self._session.append([notice_block(verdict.nudge)])
 
@@ -236,14 +226,14 @@ class Verdict:
     nudge: str | None = None
 
 
-def judge(reply: Reply) -> Verdict:
+def judge(reply: Reply, ways: WaysOn) -> Verdict:
     """Read the stop reason of a reply that asks for no tool."""
     match reply.stop:
         case StopReason.REFUSED:
             detail = f": {reply.detail}" if reply.detail else "."
             return Verdict(TurnEnd.FAILED, f"The model declined to answer{detail}")
         case StopReason.CONTEXT_FULL:
-            return Verdict(TurnEnd.FAILED, f"The context window is full; the reply was cut. {_GO_ON_FULL}")
+            return Verdict(TurnEnd.FAILED, f"The context window is full; the reply was cut. {ways.full}")
         case StopReason.MAX_OUTPUT:
             return Verdict(None, "the reply was cut at the output limit again and again.", _CUT_AT_LIMIT)
         case StopReason.PAUSED:

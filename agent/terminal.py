@@ -21,11 +21,11 @@ from agent.backend_choice import Downloads
 from agent.clock import SystemClock
 from agent.errors import UserError
 from agent.gate import Answer, Asker
-from agent.loop import GO_ON
 from agent.permissions import Ask
 from agent.screens.diff import show_diff
 from agent.screens.json_lines import JsonLines
 from agent.screens.text import OneShotText
+from agent.ways_on import ONE_SHOT
 from backends.llama.fetch import FetchProgress
 
 
@@ -49,9 +49,9 @@ class Terminal:
         try:
             self._screen(event)
         except BrokenPipeError as error:
-            raise UserError(f"The output was closed by its reader. {GO_ON}") from error
+            raise UserError(f"The output was closed by its reader. {ONE_SHOT.go_on}") from error
         except OSError as error:
-            raise UserError(f"The output cannot be written ({error.strerror or error}). {GO_ON}") from error
+            raise UserError(f"The output cannot be written ({error.strerror or error}). {ONE_SHOT.go_on}") from error
 
     def close(self) -> None:
         """Leave the terminal as it was found. Idempotent."""
