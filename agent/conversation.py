@@ -139,8 +139,11 @@ class Conversation:
             self.session.rename(command)
         return await self._loop.turn(command, await asyncio.to_thread(self.look), notes)
 
-    async def wait(self, finished: events.TurnFinished) -> None:
-        """The person has the word: keep the cache warm as long as that is expected to pay. The next turn ends it."""
+    async def wait(self, finished: events.TurnFinished | None) -> None:
+        """The person has the word: keep the cache warm as long as that is expected to pay. The next turn ends it.
+
+        `finished` None: the turn was interrupted.
+        """
         now = self._clock.now()
         after = after_turn(finished)
         self.session.ledger.pauses.begin(self.session.id, now, after)
@@ -217,9 +220,9 @@ class Conversation:
         await self._epochs.compact_before_cold(now, self.idle_bill, p_return)
 
 
-def after_turn(finished: events.TurnFinished) -> After:
+def after_turn(finished: events.TurnFinished | None) -> After:
     """What the person finds when they come back."""
-    if finished.end is not TurnEnd.DONE:
+    if finished is None or finished.end is not TurnEnd.DONE:
         return "failed"
     return "question" if finished.text.rstrip().endswith("?") else "answer"
 

@@ -117,7 +117,7 @@ class CacheRenewed:
     PROJECT were written before a turn needs them (prewarm).
 
     `status`: done, failed or cancelled. `tokens` that the provider read, None: unknown. `until`: end of the lease in
-    seconds since the epoch, None: there is none.
+    seconds since the epoch, and `warm` its tokens, None: there is none.
     """
 
     activity: str
@@ -125,6 +125,7 @@ class CacheRenewed:
     tokens: int | None
     cost_usd: Decimal | None
     until: float | None
+    warm: int | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

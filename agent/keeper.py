@@ -270,7 +270,8 @@ class Keeper:
         lease = self._forecaster.lease()
         self._emit(
             events.CacheRenewed(
-                activity, status, usage.cache_read if usage else None, cost, lease.expires if lease else None
+                *(activity, status, usage.cache_read if usage else None, cost),
+                *((lease.expires, lease.tokens) if lease else (None, None)),
             )
         )
 

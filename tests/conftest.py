@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from chat_screen import chat
 from emulator.fixture import anthropic_server, emulator
 from hypothesis import settings
 
@@ -19,7 +20,7 @@ settings.register_profile("ci", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("ci")
 
-__all__ = ["anthropic_server", "emulator"]
+__all__ = ["anthropic_server", "chat", "emulator"]
 
 RunAgent = Callable[..., "subprocess.CompletedProcess[str]"]
 

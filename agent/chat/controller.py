@@ -22,6 +22,7 @@ from agent.checkpoints import AFTER, BEFORE, Checkpoints
 from agent.config import Folders
 from agent.conversation import Conversation, Surroundings, Task, open_conversation
 from agent.errors import UserError
+from agent.events import TurnFinished
 from agent.ledger import Ledger
 from agent.redact import Redactor
 from agent.screens.plain import plain
@@ -201,30 +202,34 @@ class Chat:
         self._front.say_command(shown)
         if (price := context.price_ahead()) is not None:
             self._say(price, "yellow")
-        await self._stoppable("working", self._turn(text, conversation, context, paths))
+        session, checkpoints, turn = conversation.session, context.checkpoints, conversation.session.turn + 1
+        finished = await self._stoppable("working", self._turn(text, conversation, context, paths))
+        await asyncio.to_thread(checkpoints.take, session.id, turn, AFTER)
+        for line in checkpoints.notices():
+            self._say(line, "yellow")
+        await conversation.wait(finished)
 
     async def _shell(self, command: str, context: Context) -> None:
         def show(lines: str) -> None:
             self._say(plain(lines), "")
 
-        note = await run_shell_line(command, context.directory, self._around.env, show)
+        try:
+            note = await run_shell_line(command, context.directory, self._around.env, show)
+        except asyncio.CancelledError:
+            self._say("Stopped.", "yellow")
+            raise
         context.notes.append(self._redact(note))
 
-    async def _turn(self, text: str, conversation: Conversation, context: Context, paths: tuple[str, ...]) -> None:
-        session, checkpoints = conversation.session, context.checkpoints
-        turn = session.turn + 1
+    async def _turn(
+        self, text: str, conversation: Conversation, context: Context, paths: tuple[str, ...]
+    ) -> TurnFinished:
+        session = conversation.session
         notes = tuple(context.notes)
         context.notes.clear()
         if paths:
             await conversation.show_files(paths)
-        await asyncio.to_thread(checkpoints.take, session.id, turn, BEFORE)
-        try:
-            finished = await conversation.turn(text, notes)
-        finally:
-            await asyncio.to_thread(checkpoints.take, session.id, turn, AFTER)
-            for line in checkpoints.notices():
-                self._say(line, "yellow")
-        await conversation.wait(finished)
+        await asyncio.to_thread(context.checkpoints.take, session.id, session.turn + 1, BEFORE)
+        return await conversation.turn(text, notes)
 
     async def _stoppable(self, what: str, work: Coroutine[Any, Any, T]) -> T | None:
         """Run it so that Ctrl-C stops it and nothing else."""

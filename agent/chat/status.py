@@ -21,11 +21,12 @@ _STYLE: Final = "class:status"
 
 @dataclass(slots=True)
 class _Sums:
-    """Tokens and USD; None as soon as one summand is unknown."""
+    """Tokens and USD; None as soon as one summand is unknown. `usd` is what is known, `more`: there is more to it."""
 
     input: int | None = 0
     read: int | None = 0
-    usd: Decimal | None = Decimal(0)
+    usd: Decimal = Decimal(0)
+    more: bool = False
     saved: Decimal | None = Decimal(0)
 
     def add(self, usage: Usage, usd: Decimal | None, saved: Decimal | None) -> None:
@@ -36,7 +37,15 @@ class _Sums:
         self.pay(usd)
 
     def pay(self, usd: Decimal | None) -> None:
-        self.usd = None if self.usd is None or usd is None else self.usd + usd
+        self.usd += usd or 0
+        self.more = self.more or usd is None
+
+    @property
+    def cost(self) -> str:
+        """An interrupted call's bill may never come: then what is known is the least that it was."""
+        if not self.more:
+            return money(self.usd)
+        return f"≥{money(self.usd)}" if self.usd else money(None)
 
     @property
     def hit_rate(self) -> str:
@@ -90,11 +99,11 @@ class StatusLine:
                     self._aside.add(call)
             case events.CallFinished():
                 self._finish_call(event)
-            case events.CacheRenewed(activity, "done", read, usd, until):
+            case events.CacheRenewed(activity, "done", read, usd, until, warm):
                 self._session.pay(usd)
                 if activity in _IN_THE_TURN:
                     self._turn.pay(usd)
-                self._warm, self._until, self._cache_known = read or self._warm, until, True
+                self._warm, self._until, self._cache_known = warm or read or self._warm, until, True
             case events.KeepaliveStopped(_, _, warm, until):
                 self._warm, self._until = warm, until
             case events.EpochStarted(_, _, _, after):
@@ -124,7 +133,8 @@ class StatusLine:
         self._used = self._ttft = self._tps = None
         self._warm, self._until = event.warm, event.until
         self._cache_known = True if event.resumed else None
-        self._session = _Sums(event.input, event.cache_read, event.cost_usd, event.saved_usd)
+        self._session = _Sums(event.input, event.cache_read, saved=event.saved_usd)
+        self._session.pay(event.cost_usd)
         self._aside.clear()
         self.turn_began()
 
@@ -144,8 +154,8 @@ class StatusLine:
     def _finish_turn(self, event: events.TurnFinished) -> None:
         """The bill of the turn also holds what interrupted calls cost."""
         if event.cost_usd is None:
-            self._turn.usd = self._session.usd = None
-        elif self._turn.usd is not None:
+            self._turn.more = self._session.more = True
+        elif not self._turn.more:
             self._session.pay(event.cost_usd - self._turn.usd)
             self._turn.usd = event.cost_usd
         self._turn_over = True
@@ -157,17 +167,18 @@ class StatusLine:
             fields.append(self._context(self._used))
         if not local and self._cache_known is not None:
             fields.append(self._cache(now))
-        if self._session.input == 0 and not self._session.usd:
+        if self._session.input == 0 and not self._session.usd and not self._session.more:
             return fields
         rate = self._session.hit_rate
         if local:
             fields.append(_Field(f"{rate} reused", f"{rate} reused", 4))
             return fields + self._speed()
-        if self._turn.input != 0 or self._turn.usd != 0:
-            turn = money(self._turn.usd)
+        if self._turn.input != 0 or self._turn.usd or self._turn.more:
+            turn = self._turn.cost
             fields.append(_Field(f"turn {turn} {self._turn.hit_rate} hit", f"turn {turn}", 6))
-        session, saved = money(self._session.usd), _signed(self._session.saved)
-        fields.append(_Field(f"session {session} {rate} hit", f"session {session}", 4))
+        session, saved = self._session.cost, _signed(self._session.saved)
+        hit = f" {rate} hit" if self._session.input != 0 else ""  # only the head was written yet: nothing to hit
+        fields.append(_Field(f"session {session}{hit}", f"session {session}", 4))
         fields.append(_Field(f"saved {saved}", "", 5))
         return fields
 

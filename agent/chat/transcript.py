@@ -230,7 +230,8 @@ class Transcript:
 
     def _live_reply(self, width: int, height: int) -> list[RenderableType]:
         pieces = [_cut(piece, width * height * 2) for piece in self._stream.pending() if piece.text.strip()]
-        return [_look(piece, self._code.peek) for piece in pieces]
+        ahead = [Text("")] if pieces and not pieces[0].continues else []  # as it will be written
+        return [*ahead, *(_look(piece, self._code.peek) for piece in pieces)]
 
     def _live_rest(self, height: int) -> list[RenderableType]:
         if self._tools:
