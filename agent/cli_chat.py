@@ -95,7 +95,8 @@ def chat_command(
 
 def _no_options_before_a_command(context: typer.Context) -> None:
     """Raises UserError: what was given to the chat would count for nothing."""
-    given = [name for name, value in context.params.items() if value not in (None, False, [], ())]
+    sources = [context.get_parameter_source(name) for name in context.params]
+    given = [source for source in sources if source is not None and source.name == "COMMANDLINE"]
     if given:
         raise UserError(
             f"Options belong behind the command: agent {context.invoked_subcommand} … Nothing was sent.", USAGE

@@ -55,7 +55,8 @@ Files = Annotated[
 
 def settings_in_force(folders: Folders, env: Mapping[str, str], here: Path, **flags: object) -> Settings:
     """With the flags that were given: those that are neither None nor False. Raises UserError."""
-    return load(folders, env, {name: value for name, value in flags.items() if value not in (None, False)}, here)
+    given = {name: value for name, value in flags.items() if value is not None and value is not False}
+    return load(folders, env, given, here)
 
 
 def check_session_options(*, go_on: bool, resume: str | None, fork: bool, at_turn: int | None) -> None:

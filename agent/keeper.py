@@ -267,7 +267,7 @@ class Keeper:
             ),
             entries,
         )
-        lease = self._forecaster.lease()
+        lease = self._forecaster.lease() or max(entries, key=lambda entry: entry.tokens, default=None)
         self._emit(
             events.CacheRenewed(
                 *(activity, status, usage.cache_read if usage else None, cost),

@@ -69,6 +69,10 @@ class Screen:
         self._screen.resize(rows, columns)
         self.child.setwinsize(rows, columns)
 
+    def hang_up(self) -> None:
+        """Close the window: the terminal is gone."""
+        self.child.ptyproc.fileobj.close()
+
     # What the person sees
 
     @property
@@ -120,6 +124,12 @@ class Screen:
                     break
                 raise ScreenTimeoutError(f"The program ended without: {what}. The screen:\n{self._framed()}")
         return self
+
+    def run_for(self, seconds: float) -> None:
+        """Read what comes in this time: an instant that no output tells."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0 and self._read(left):
+            pass
 
     def wait_end(self, *, timeout_s: float | None = None) -> int:
         """Until the program has ended. Its exit code; minus the number of the signal that killed it."""

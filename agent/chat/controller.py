@@ -69,6 +69,7 @@ class Chat:
         """Take what was typed. While something runs it waits for its turn."""
         if not text.strip():
             return
+        self._asked_to_leave = float("-inf")
         self._waiting.append(self._redact(text))
         self._typed.set()
         if self._busy is not None:
@@ -78,12 +79,15 @@ class Chat:
         """Ctrl-C: stop what runs; what waits goes back to where it was typed. When nothing runs, a second one within
         two seconds leaves. Whether there was something to stop.
         """
-        if self._busy is not None and not self._busy.task.done():
+        running = self._busy is not None and not self._busy.task.done()
+        if running and self._busy is not None:
             self._busy.task.cancel()
-            if self._waiting:
-                self._front.edit("\n".join(self._waiting))
-                self._waiting.clear()
-                self._front.waiting(())
+        if self._waiting:
+            self._front.edit("\n".join(self._waiting))
+            self._waiting.clear()
+            self._front.waiting(())
+            return True
+        if running:
             return True
         if self._rewinding is not None:
             self._rewinding = None
@@ -203,7 +207,13 @@ class Chat:
         if (price := context.price_ahead()) is not None:
             self._say(price, "yellow")
         session, checkpoints, turn = conversation.session, context.checkpoints, conversation.session.turn + 1
+        length, notes = session.prompt.length, tuple(context.notes)
         finished = await self._stoppable("working", self._turn(text, conversation, context, paths))
+        if finished is None and session.prompt.length == length:  # stopped, or failed, before it was recorded
+            context.notes[:0] = notes
+            self._front.edit(shown)
+            if session.turn < turn:
+                self._say("Interrupted before it was sent. Enter sends it.", "yellow")
         await asyncio.to_thread(checkpoints.take, session.id, turn, AFTER)
         for line in checkpoints.notices():
             self._say(line, "yellow")
