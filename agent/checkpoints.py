@@ -73,6 +73,7 @@ class Checkpoints:
         self._now = now
         self._wall_ns = wall_ns
         self._path = self._folder / f"{hashlib.sha256(os.fsencode(self._root)).hexdigest()[:32]}.db"
+        self._last: tuple[int, dict[str, Known]] = (0, {})  # the last checkpoint seen, and the tree at it
         self._told: set[str] = set()
         self._untold: list[str] = []
 
@@ -155,7 +156,7 @@ class Checkpoints:
             self._record(store, point.session, point.turn, "before restore", ours=False)
             foreign = set() if force else store.changed_by_others(point.id)
             changed = store.changed(point.id)
-            now = {path: known.entry for path, known in store.present().items()}
+            now = {path: known.entry for path, known in self._present(store).items()}
             mine = [path for path in changed if path not in foreign]
             steps, kept = self._plan(store, point.id, mine, now.get, force)
             differ = [path for path in foreign if store.entry(path, point.id) != now.get(path)]
@@ -243,7 +244,7 @@ class Checkpoints:
 
     def _record(self, store: Store, session: str, turn: int, label: str, *, ours: bool) -> int:
         """Take a checkpoint; its number."""
-        before, wall = store.present(), self._wall_ns()
+        before, wall = self._present(store), self._wall_ns()
         with store.transaction() as connection:
             tree = look(
                 *(self._root, self._env, self._data, before),
@@ -252,8 +253,17 @@ class Checkpoints:
             )
             point = Checkpoint(0, session, turn, label, self._now(), wall, ours)
             number, _ = store.add(connection, point, before, tree.known)
+        self._last = (number, tree.known)
         self._tell_left(tree, before)
         return number
+
+    def _present(self, store: Store) -> dict[str, Known]:
+        """The tree at the last checkpoint: remembered, unless another process took that one."""
+        number, known = self._last
+        if number != store.last():
+            known = store.present()
+            self._last = (store.last(), known)
+        return known
 
     def _tell_left(self, tree: Tree, before: Mapping[str, Known]) -> None:
         left = sorted(p for p, k in tree.known.items() if k.entry.kind == "left" and before.get(p) != k)
@@ -282,7 +292,7 @@ class Checkpoints:
         """How to make `paths` what they were at the checkpoint `target`: those that are as `was` says, or all by
         `force`.
         """
-        present = store.present()
+        present = self._present(store)
         steps, kept = list[Step](), list[Kept]()
         for path in paths:
             want, found = store.entry(path, target), present[path].entry if path in present else None

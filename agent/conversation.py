@@ -4,7 +4,7 @@ Everything is assembled here, from settings to the loop. `agent run` takes one t
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -129,10 +129,13 @@ class Conversation:
         self.idle_bill = Bill()
         keeper.before_cold = self._before_cold
 
-    async def turn(self, command: str, notes: Sequence[str] = ()) -> events.TurnFinished:
-        """Run one command to its end; `notes` are told with it. Raises CancelledError when it was interrupted;
-        everything so far is kept.
+    async def turn(
+        self, command: str, notes: Sequence[str] = (), before_effects: Callable[[], Awaitable[None]] | None = None
+    ) -> events.TurnFinished:
+        """Run one command to its end; `notes` are told with it. A tool that may change something waits for
+        `before_effects`. Raises CancelledError when it was interrupted; everything so far is kept.
         """
+        self._gate.before_effects = before_effects
         await self._come_back()
         await self._finish_warming()
         if self.session.is_unused:

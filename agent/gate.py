@@ -7,7 +7,7 @@ from pathlib import Path
 
 from agent.permission_rules import Rules
 from agent.permissions import Allow, Ask, Grants, Mode, Refuse, decide
-from agent.tools.base import Access, ToolError
+from agent.tools.base import Access, Effect, ToolError
 
 CHANGED_MEANWHILE = (
     "The file changed while the user was asked, so they saw another change. Nothing was done. Try again."
@@ -60,11 +60,19 @@ class ModeGate:
         self._rules = rules
         self._home = home
         self._one_question = asyncio.Lock()
+        self.before_effects: Callable[[], Awaitable[None]] | None = None
+        """What a call waits for that may change something: until the files are kept as they are, for undo."""
         self.confined = False
         """Whether the command that was allowed last belongs into the sandbox: nobody was asked about it."""
 
     async def refusal(self, access: Access) -> str | None:
         """None when the call may run, else the reason that the model is told."""
+        reason = await self._refusal(access)
+        if reason is None and access.effect is not Effect.READ and self.before_effects is not None:
+            await self.before_effects()
+        return reason
+
+    async def _refusal(self, access: Access) -> str | None:
         async with self._one_question:  # calls that run side by side ask one after another
             decision = decide(
                 self.mode,

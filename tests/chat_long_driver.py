@@ -5,6 +5,7 @@ line for each turn: `cpu` (seconds of this process), `rss` (bytes), `files` (ope
 """
 
 import asyncio
+import io
 import json
 import os
 import random
@@ -143,8 +144,7 @@ async def main(count: int) -> None:
 
     await desk.idle.wait()
     first = desk.session
-    report = os.fdopen(os.dup(1), "w")
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # of /cost and the like
+    report, sys.stdout = sys.stdout, io.StringIO()  # what /cost and the like print is not asked for
     for number in range(1, count + 1):
         begun = time.process_time()
         await give(f"turn {number}: look, and write down what you see")
@@ -154,7 +154,6 @@ async def main(count: int) -> None:
     chat.leave()
     assert await running == 0
     assert not [line for line in desk.said if "no undo for this turn" in line], desk.said
-    report.close()
 
 
 if __name__ == "__main__":

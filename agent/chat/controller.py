@@ -30,6 +30,7 @@ from backends.base import BackendError
 from context.names import show_name
 
 T = TypeVar("T")
+_PATIENCE_S: Final = 1.0  # how long nothing is said
 _TWICE_S: Final = 2.0  # within which a second Ctrl-C leaves
 
 
@@ -208,7 +209,11 @@ class Chat:
             self._say(price, "yellow")
         session, checkpoints, turn = conversation.session, context.checkpoints, conversation.session.turn + 1
         length, notes = session.prompt.length, tuple(context.notes)
-        finished = await self._stoppable("working", self._turn(text, conversation, context, paths))
+        taking = asyncio.create_task(asyncio.to_thread(checkpoints.take, session.id, turn, BEFORE))
+        try:
+            finished = await self._stoppable("working", self._turn(text, conversation, context, paths, taking))
+        finally:
+            await asyncio.wait([taking])
         if finished is None and session.prompt.length == length:  # stopped, or failed, before it was recorded
             context.notes[:0] = notes
             self._front.edit(shown)
@@ -231,15 +236,25 @@ class Chat:
         context.notes.append(self._redact(note))
 
     async def _turn(
-        self, text: str, conversation: Conversation, context: Context, paths: tuple[str, ...]
+        self,
+        text: str,
+        conversation: Conversation,
+        context: Context,
+        paths: tuple[str, ...],
+        taking: "asyncio.Task[str | None]",
     ) -> TurnFinished:
-        session = conversation.session
         notes = tuple(context.notes)
         context.notes.clear()
         if paths:
             await conversation.show_files(paths)
-        await asyncio.to_thread(context.checkpoints.take, session.id, session.turn + 1, BEFORE)
-        return await conversation.turn(text, notes)
+        return await conversation.turn(text, notes, lambda: self._kept(taking))
+
+    async def _kept(self, taking: "asyncio.Task[str | None]") -> None:
+        """Until the checkpoint is taken: it began with the turn, so that the model is not waited for twice."""
+        done, _ = await asyncio.wait([taking], timeout=_PATIENCE_S)
+        if not done:
+            self._say("Keeping the files as they are, for /undo. The first time takes long.", "dim")
+            await asyncio.wait([taking])
 
     async def _stoppable(self, what: str, work: Coroutine[Any, Any, T]) -> T | None:
         """Run it so that Ctrl-C stops it and nothing else."""

@@ -83,13 +83,13 @@ def look(
     listed, complete = tree_names(root, env)
     names = listed | before.keys()
     folders, found = Folders(root), dict[str, Known]()
-    hidden = _below(root, skip)
+    hidden, above = _below(root, skip), os.path.join(root, "")  # joined as text: paths are slow, and there are many
     for name in names:
         if hidden is not None and (name == hidden or name.startswith(f"{hidden}/")):
             continue
-        if name.rpartition("/")[2].startswith(TEMPORARY) or not folders.holds(name):
+        if (TEMPORARY in name and name.rpartition("/")[2].startswith(TEMPORARY)) or not folders.holds(name):
             continue
-        known = _seen(root / name, before.get(name), keep, wall_ns)
+        known = _seen(above + name, before.get(name), keep, wall_ns)
         if known is not None:
             found[name] = known
     return Tree(found, complete)
@@ -99,7 +99,7 @@ def look_at(root: Path, path: str) -> Entry | None:
     """One entry as it is now, None: there is nothing."""
     if not Folders(root).holds(path):
         return None
-    known = _seen(root / path, None, lambda *_: None, lambda: 0)
+    known = _seen(os.path.join(root, path), None, lambda *_: None, lambda: 0)
     return known.entry if known else None
 
 
@@ -113,7 +113,7 @@ def by_depth(paths: Iterable[str]) -> list[str]:
 
 
 def _seen(
-    path: Path, before: Known | None, keep: Callable[[str, bytes], None], wall_ns: Callable[[], int]
+    path: str, before: Known | None, keep: Callable[[str, bytes], None], wall_ns: Callable[[], int]
 ) -> Known | None:
     try:
         status = os.lstat(path)
@@ -150,8 +150,8 @@ def _seen(
 
 def _state(status: os.stat_result) -> str:
     """The time of the last change of its state cannot be set by programs, unlike that of its content."""
-    parts = (status.st_dev, status.st_ino, status.st_mode, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-    return ".".join(map(str, parts))
+    file, size = f"{status.st_dev}.{status.st_ino}.{status.st_mode}", status.st_size
+    return f"{file}.{size}.{status.st_mtime_ns}.{status.st_ctime_ns}"
 
 
 def _is_folder(path: Path) -> bool:

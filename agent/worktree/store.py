@@ -73,6 +73,10 @@ class Store:
             for row in self._database.rows("SELECT * FROM present")
         }
 
+    def last(self) -> int:
+        """The number of the last checkpoint, 0 when there is none."""
+        return int(self._database.rows("SELECT coalesce(max(id), 0) AS id FROM checkpoint")[0]["id"])
+
     @staticmethod
     def keep(connection: sqlite3.Connection, digest: str, data: bytes) -> None:
         """Remember a content, within the caller's transaction."""
@@ -237,7 +241,7 @@ class Store:
         """Forget checkpoints taken before `before` (seconds since the epoch), and the older ones while the contents
         have more than `most` bytes. The last one stays.
         """
-        last = int(self._database.rows("SELECT coalesce(max(id), 0) AS id FROM checkpoint")[0]["id"])
+        last = self.last()
         row = self._database.rows("SELECT min(id) AS id FROM checkpoint WHERE at >= ?", before)[0]
         oldest = last if row["id"] is None else int(row["id"])
         freed = self._forget(oldest)
