@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
@@ -96,7 +96,6 @@ class PromptFront:
         self._clock = clock
         self._colour = colour
         self._shown = _Shown()
-        self._printing = asyncio.Lock()
         self._to_print = asyncio.Event()
         self._input = make_input(self)
         self._app: Application[None] = self._application(source, screen)
@@ -131,10 +130,8 @@ class PromptFront:
         self._changed()
 
     async def show(self, report: Callable[[], None]) -> None:
-        async with self._printing:
-            await self._print_pending()
-            async with in_terminal():
-                report()
+        self._print_pending()
+        self._above(report)
 
     async def ask(self, question: "Ask") -> "Answer":
         from agent.chat.dialogs import Question
@@ -200,8 +197,7 @@ class PromptFront:
 
     async def close(self) -> None:
         """Print what is left and end the program."""
-        async with self._printing:
-            await self._print_pending()
+        self._print_pending()
         if self._app.is_running:
             self._app.exit()
 
@@ -209,17 +205,32 @@ class PromptFront:
         while True:
             await self._to_print.wait()
             self._to_print.clear()
-            async with self._printing:
-                await self._print_pending()
+            self._print_pending()
 
-    async def _print_pending(self) -> None:
+    def _print_pending(self) -> None:
         pending, self._shown.pending = self._shown.pending, []
         if not pending:
             return
         text = "".join(self._rendered(what) for what in pending)
-        async with in_terminal():
+
+        def write() -> None:
             self._app.output.write_raw(text.replace("\n", "\r\n"))
             self._app.output.flush()
+
+        self._above(write)
+
+    def _above(self, write: Callable[[], None]) -> None:
+        """Let `write` print above the live region. prompt_toolkit's own way would give the terminal back meanwhile: a
+        key that comes then is taken for a line, and Ctrl-C ends the program.
+        """
+        if not self._app.is_running:
+            write()
+            return
+        self._app.renderer.erase()
+        write()
+        self._app.renderer.reset()
+        self._app.renderer.request_absolute_cursor_position()
+        self._changed()
 
     def _rendered(self, what: "RenderableType") -> str:
         from rich.console import Console
