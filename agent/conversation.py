@@ -212,11 +212,9 @@ class Conversation:
             return
         if self._keeper.is_local:  # what it has evaluated stays, and the turn shows how the rest comes along
             self._warming.cancel()
-            await asyncio.wait([self._warming])
-            if not self._warming.cancelled():
-                self._warming.result()  # raises what nobody expects
-        else:
-            await self._warming
+        await asyncio.wait([self._warming])  # who stops the turn does not stop what is being written
+        if not self._warming.cancelled():
+            self._warming.result()  # raises what nobody expects
 
     async def _before_cold(self, p_return: float) -> None:
         now = await asyncio.to_thread(self.look)

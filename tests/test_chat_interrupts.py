@@ -1,12 +1,13 @@
 """Ctrl-C at random instants of a chat: what was running stops, nothing is lost, and the session goes on."""
 
+import json
 import os
 import random
 from itertools import pairwise
 from pathlib import Path
 
 from chat_screen import CTRL_C, ChatScreen, Start
-from emulator import Call, Emulator, Recorded, Say
+from emulator import Call, Emulator, Recorded, Reply, Say
 from emulator.bodies import assert_extends, content_parts
 from scripted import FIX, plan
 
@@ -47,9 +48,13 @@ def interrupt(screen: ChatScreen, number: int, delay_s: float) -> None:
 
 
 def test_interrupts_at_random_instants(chat: Start, anthropic_server: Emulator, repository: Path) -> None:
-    effect = Call("shell", {"command": "echo ran >> log; sleep 0.05"})
     text = " ".join(str(number) for number in range(200))
-    anthropic_server.play(plan(FIX[0], effect, [Say(text, pieces=100), FIX[0]], effect, answer="All done."))
+
+    def model(request: Recorded) -> Reply:
+        effect = Call("shell", {"command": f"echo ran-{len(anthropic_server.requests)} >> log; sleep 0.05"})
+        return plan(FIX[0], effect, [Say(text, pieces=100), FIX[0]], effect, answer="All done.")(request)
+
+    anthropic_server.play(model)
     chance = random.Random(20261203)
     screen = chat("--mode", "auto", columns=200, KEEPWARM_SANDBOX="off", KEEPWARM_COMPACT="off")
     screen.wait_for("· auto")
@@ -60,6 +65,6 @@ def test_interrupts_at_random_instants(chat: Start, anthropic_server: Emulator, 
     screen.leave()
     assert screen.output.count(b"Interrupted") > INSTANTS / 3, "most fall into a turn"
     assert_whole(anthropic_server)
-    messages = commands(anthropic_server)[-1].body["messages"]
-    effects = sum(p.get("name") == "shell" for m in messages for p in content_parts(m))
-    assert len((repository / "log").read_text().splitlines()) <= effects
+    ran, known = (repository / "log").read_text().split(), json.dumps(commands(anthropic_server)[-1].body["messages"])
+    assert len(set(ran)) == len(ran), "no call runs twice"
+    assert not [one for one in ran if f"{one} " not in known], "what has run is told"
