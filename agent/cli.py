@@ -87,6 +87,7 @@ def _fail(message: str | None, exit_code: int) -> None:
 
 @app.command("run")
 def run_command(
+    options_given: typer.Context,
     prompt: Annotated[
         str | None, typer.Argument(help="What to do. Left out, or '-': read from standard input.")
     ] = None,
@@ -99,7 +100,7 @@ def run_command(
     effort: options.Effort = None,
     max_turns: options.MaxTurns = None,
     max_cost: options.MaxCost = None,
-    context: options.ContextWindow = None,
+    context_window: options.ContextWindow = None,
     threads: options.Threads = None,
     temperature: options.Temperature = None,
     lens: options.Lens = False,
@@ -119,22 +120,7 @@ def run_command(
 
     env, here = dict(os.environ), Path.cwd().resolve()
     folders = Folders.find(env)
-    settings = options.settings_in_force(
-        folders,
-        env,
-        here,
-        model=model,
-        mode=mode,
-        effort=effort,
-        max_turns=max_turns,
-        max_cost=max_cost,
-        context=context,
-        threads=threads,
-        temperature=temperature,
-        lens=lens,
-        exact=exact,
-        compact="off" if no_compact else None,
-    )
+    settings = options.settings_in_force(folders, env, here, options_given.params)
     command = _read_prompt(prompt)
     options.check_session_options(go_on=go_on, resume=resume, fork=fork, at_turn=at_turn)
     shown = options.given_files(files, here)

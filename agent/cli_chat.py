@@ -63,22 +63,7 @@ def chat_command(
     require_terminal()
     env, here = dict(os.environ), Path.cwd().resolve()
     folders = Folders.find(env)
-    settings = options.settings_in_force(
-        folders,
-        env,
-        here,
-        model=model,
-        mode=mode,
-        effort=effort,
-        max_turns=max_turns,
-        max_cost=max_cost,
-        context=context_window,
-        threads=threads,
-        temperature=temperature,
-        lens=lens,
-        exact=exact,
-        compact="off" if no_compact else None,
-    )
+    settings = options.settings_in_force(folders, env, here, context.params)
     options.check_session_options(go_on=go_on, resume=resume, fork=fork, at_turn=at_turn)
     session = resume if resume != PICK else None
     files_shown = options.given_files(files, here)

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -53,10 +53,21 @@ Files = Annotated[
 ]
 
 
-def settings_in_force(folders: Folders, env: Mapping[str, str], here: Path, **flags: object) -> Settings:
-    """With the flags that were given: those that are neither None nor False. Raises UserError."""
-    given = {name: value for name, value in flags.items() if value is not None and value is not False}
-    return load(folders, env, given, here)
+_SETTINGS: Final[Mapping[str, str]] = {
+    "context_window": "context",
+    **{name: name for name in ("model", "mode", "effort", "max_turns", "max_cost", "threads", "temperature")},
+    **{name: name for name in ("lens", "exact")},
+}
+"""Which option, by its parameter, is which setting."""
+
+
+def settings_in_force(folders: Folders, env: Mapping[str, str], here: Path, given: Mapping[str, object]) -> Settings:
+    """With the options that were given: those that are neither None nor False. Raises UserError."""
+    options = {_SETTINGS[name]: value for name, value in given.items() if name in _SETTINGS}
+    if given.get("no_compact"):
+        options["compact"] = "off"
+    flags = {name: value for name, value in options.items() if value is not None and value is not False}
+    return load(folders, env, flags, here)
 
 
 def check_session_options(*, go_on: bool, resume: str | None, fork: bool, at_turn: int | None) -> None:
