@@ -261,7 +261,8 @@ def _bubblewrap_options(fence: Fence) -> list[str]:
             option for path in sockets if not fence.root.is_relative_to(path) for option in ("--tmpfs", str(path))
         ]
         options += _bind("--bind", fence.temporary)
-    hidden = [path for path in fence.secrets if path.exists() and not fence.root.is_relative_to(path)]
+    secret = {path for path in fence.secrets if path.exists() and not fence.root.is_relative_to(path)}
+    hidden = sorted(path for path in secret if secret.isdisjoint(path.parents))  # in a hidden one there is nothing
     options += _bind("--bind", fence.root)
     for path in hidden:
         options += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
