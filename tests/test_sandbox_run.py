@@ -26,8 +26,8 @@ def test_a_command_neither_writes_nor_reads_outside_nor_reaches_the_network(
     programs = {  # written so that no path can be seen in the command
         "write": f"open(''.join({list(str(outside))}), 'w').write('x')",
         "read": f"print(open(''.join({list(str(home / '.ssh' / 'id_ed25519'))})).read())",
-        "socket": f"import socket; socket.create_connection(({host!r}, {port}), 5); print('connected')",
-        "inside": "open('made.txt', 'w').write('x'); print('written inside')",
+        "socket": f"import socket; socket.create_connection(({host!r}, {port}), 5); print('con' 'nected')",
+        "inside": "open('made.txt', 'w').write('x'); print('written' ' inside')",
     }
     calls = [Call("shell", {"command": f"python3 -c {json.dumps(program)}"}) for program in programs.values()]
     anthropic_server.play(plan(*calls, answer="Tried."))
