@@ -65,7 +65,12 @@ def test_the_session_before_is_in_history_and_found_by_search(start: Start) -> N
     first.send("\x04")
     assert first.wait_end() == 0
     second = start()
-    second.send("\x12mess")
+    for _ in range(50):  # it is read beside the first prompt
+        second.send("\x1b[A")
+        second.run_for(0.2)
+        if "> other" in second.display:
+            break
+    second.send("\x1b[B\x12mess")
     second.wait_for("  message")
     second.send("\r")
     second.wait_gone("mess\n")

@@ -141,7 +141,7 @@ def test_without_colours_there_is_no_escape_sequence() -> None:
     screen = whole_turn(Screen())
     assert "\x1b" not in screen.written
     screen.show(call_started(), text("**bold** and `code`"))
-    assert screen.live() == "bold and code"
+    assert screen.live() == "\nbold and code"
 
 
 def test_what_was_written_is_not_in_the_live_region() -> None:
