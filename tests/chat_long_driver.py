@@ -77,8 +77,8 @@ class Desk:
     def waiting(self, messages: Sequence[str]) -> None:
         pass
 
-    def edit(self, text: str) -> None:
-        pass
+    def edit(self, text: str) -> bool:
+        return True
 
     def thinking(self) -> str:
         return ""

@@ -189,7 +189,12 @@ def test_escape_edits_the_last_message(chat: Start, anthropic_server: Emulator) 
     screen.wait_for("1 call ·")
     screen.say("second mesage")
     screen.wait_until(lambda: screen.text.count("1 call ·") == 2, "the second answer")
+    screen.send("something else")
+    screen.wait_for("> something else")
     screen.send(ESC)
+    screen.run_for(0.5)
+    assert "> something else" in screen.display
+    screen.send("\x15" + ESC)
     screen.wait_for("> second mesage")
     screen.send("\x1b[D" * 3 + "s\r")
     screen.wait_until(lambda: screen.text.count("1 call ·") == 3, "the answer to the edited one")
@@ -198,6 +203,7 @@ def test_escape_edits_the_last_message(chat: Start, anthropic_server: Emulator) 
     assert "second mesage" not in body
     assert_extends(turns(anthropic_server)[0], turns(anthropic_server)[-1])
     screen.leave()
+    assert "agent -c goes on with this session" in screen.text
 
 
 def test_rewind_fork_and_resume(chat: Start, anthropic_server: Emulator, repository: Path) -> None:

@@ -179,9 +179,11 @@ class PromptFront:
     def mode_changed(self, mode: str) -> None:
         self._status.mode_changed(mode)
 
-    def edit(self, text: str) -> None:
-        if not self._input.text():
-            self._input.set_text(text)
+    def edit(self, text: str) -> bool:
+        if self._input.text():
+            return False
+        self._input.set_text(text)
+        return True
 
     # The program
 

@@ -107,8 +107,9 @@ class Chat:
         if self._busy is not None or self._rewinding is not None:
             self.interrupt()
         elif self._open is not None and (turns := self._open.turns()):
+            if not self._front.edit(self._open.message(turns[-1])):
+                return  # something else is being typed
             self._rewinding = turns[-1].number
-            self._front.edit(self._open.message(turns[-1]))
             self._say("Enter sends this in place of your last message; Ctrl-C leaves all as it is.", "dim")
 
     def leave(self) -> None:
@@ -152,9 +153,10 @@ class Chat:
             while (text := await self._next()) is not None:
                 outcome = await self._do(text, conversation, context)
                 if isinstance(outcome, Leave):
-                    return None
+                    break
                 if isinstance(outcome, Opening):
                     return outcome
+            self._tell_how_to_go_on(conversation)
         return None
 
     async def _picked(self, task: Task) -> Task:
@@ -166,6 +168,10 @@ class Chat:
             return task
         chosen = await self._stoppable("choosing", self._front.choose(GO_ON_WITH, choices))
         return replace(task, session=chosen if isinstance(chosen, str) else None)
+
+    def _tell_how_to_go_on(self, conversation: Conversation) -> None:
+        if conversation.session.turn:
+            self._say(f"agent -c goes on with this session · agent cost {conversation.session.id}", "dim")
 
     async def _next(self) -> str | None:
         """The next message; None: the person leaves."""

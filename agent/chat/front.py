@@ -62,8 +62,8 @@ class Front(Protocol):
         """The messages that will be sent after this turn."""
         ...
 
-    def edit(self, text: str) -> None:
-        """Put `text` where the person types, if there is nothing yet."""
+    def edit(self, text: str) -> bool:
+        """Put `text` where the person types, if there is nothing yet. Whether it is there now."""
         ...
 
     def thinking(self) -> str:
