@@ -247,3 +247,12 @@ def test_rewind_fork_and_resume(chat: Start, anthropic_server: Emulator, reposit
     screen.send("\r")
     screen.wait_for("continues")
     screen.leave()
+
+
+def test_who_does_not_want_to_wait_for_a_model_leaves(chat: Start) -> None:
+    screen = chat("-m", "local/qwen2.5-coder-1.5b")
+    screen.wait_for("[y] yes")
+    screen.send(CTRL_C)
+    screen.wait_for("Ctrl-C once more")
+    screen.send(CTRL_C)
+    assert screen.wait_end() == 0

@@ -60,9 +60,11 @@ class Chat:
         self._typed = asyncio.Event()
         self._busy: _Busy | None = None
         self._left = asyncio.Event()
+        self._entering: asyncio.Task[Any] | None = None  # what opens a session
         self._asked_to_leave = float("-inf")
         self._rewinding: int | None = None
         self._open: Context | None = None
+        self._pruned = False
 
     # What the person does
 
@@ -116,6 +118,8 @@ class Chat:
         """End the chat; what runs is stopped."""
         self._left.set()
         self._typed.set()
+        if self._entering is not None:
+            self._entering.cancel()
         if self._busy is not None:
             self._busy.task.cancel()
 
@@ -128,7 +132,7 @@ class Chat:
         opening, before = self._opening, None
         while True:
             try:
-                after = await self._converse(opening)
+                after = await self._converse_or_leave(opening)
             except* (UserError, BackendError) as errors:
                 if before is None:
                     raise
@@ -138,14 +142,27 @@ class Chat:
                 return 0
             before, opening = opening, after
 
+    async def _converse_or_leave(self, opening: Opening) -> Opening | None:
+        """None as well when the person leaves while the session is being opened: a model may be fetched for it."""
+        try:
+            return await self._converse(opening)
+        except asyncio.CancelledError:
+            if self._entering is None or not self._left.is_set():
+                raise
+            self._entering.uncancel()
+            return None
+
     async def _converse(self, opening: Opening) -> Opening | None:
         """One session until another one is wanted, or None."""
         task, settings = opening.task, opening.settings
         if opening.pick:
             task = await self._picked(task)
+        self._entering = asyncio.current_task()
         async with open_conversation(task, settings, self._folders, self._around) as conversation:
+            self._entering = None
             self._open = context = self._context(conversation, opening)
             conversation.prewarm()
+            await self._prune(context.checkpoints)
             if opening.edit:
                 self._front.edit(opening.edit)
             if opening.first is not None:
@@ -168,6 +185,16 @@ class Chat:
             return task
         chosen = await self._stoppable("choosing", self._front.choose(GO_ON_WITH, choices))
         return replace(task, session=chosen if isinstance(chosen, str) else None)
+
+    async def _prune(self, checkpoints: Checkpoints) -> None:
+        """Forget what is too old to be undone: once, which takes no time when there is nothing."""
+        if self._pruned:
+            return
+        self._pruned = True
+        try:
+            await asyncio.to_thread(checkpoints.prune, self._around.clock.now())
+        except (UserError, OSError) as error:
+            self._say(f"Old checkpoints were not removed: {error}", "yellow")
 
     def _tell_how_to_go_on(self, conversation: Conversation) -> None:
         if conversation.session.turn:
