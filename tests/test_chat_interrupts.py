@@ -11,7 +11,7 @@ from emulator import Call, Emulator, Recorded, Reply, Say
 from emulator.bodies import assert_extends, content_parts
 from scripted import FIX, plan
 
-INSTANTS = int(os.environ.get("CHAT_INTERRUPTS", "40"))  # 100 take half a minute
+INSTANTS = int(os.environ.get("CHAT_INTERRUPTS", "25"))  # 100 take half a minute
 SPAN_S = 0.5  # of a turn, on a machine that is not busy
 ENDS = (b"Interrupted", b" out \xc2\xb7", b"Ctrl-C once more")  # what a Ctrl-C comes to: stopped, too late, or idle
 

@@ -15,7 +15,7 @@ from emulator.bodies import assert_extends, content_parts
 from scripted import FIX, plan
 
 DRIVER = Path(__file__).with_name("chat_kill_driver.py")
-KILLS = int(os.environ.get("CHAT_KILLS", "20"))  # 100 take a minute and a half
+KILLS = int(os.environ.get("CHAT_KILLS", "15"))  # 100 take a minute and a half
 
 
 def test_kills_at_random_instants(anthropic_server: Emulator, repository: Path, environment: dict[str, str]) -> None:
