@@ -260,6 +260,7 @@ class PromptFront:
 
         for renderable in dialog.ahead(self._size().columns):
             self.write(renderable)
+        self._print_pending()  # nobody is asked about what is not yet there to be read
         self._shown.dialog = dialog
         self._changed()
         try:
