@@ -36,7 +36,7 @@ from context.notices import Environment
 from context.prompt import Prompt
 from context.tokens import Scale
 
-_FORMAT: Final = 3
+_FORMAT: Final = 4
 
 
 class SessionBusyError(LedgerError):
@@ -94,7 +94,7 @@ class Ledger:
         """
         with self._database.transaction() as connection:
             connection.execute(
-                "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL)",
                 (
                     *(row.id, row.created, row.directory, row.title, row.told),
                     *(row.parent, row.forked_at, row.forked_epoch),
@@ -120,18 +120,20 @@ class Ledger:
         return session_row(rows[0]) if rows else None
 
     def sessions(self, directory: str | None = None) -> list[SessionRow]:
-        """All sessions, newest first; with `directory`, those that were started there."""
+        """All sessions of ours, newest first; with `directory`, those that were started there."""
         rows = self._database.rows(
-            "SELECT * FROM session WHERE ? IS NULL OR directory = ? ORDER BY created DESC, id DESC",
+            "SELECT * FROM session WHERE origin IS NULL AND (? IS NULL OR directory = ?) "
+            "ORDER BY created DESC, id DESC",
             directory,
             directory,
         )
         return [session_row(row) for row in rows]
 
     def last_used(self, directory: str) -> SessionRow | None:
-        """The session of `directory` that was used last."""
+        """The session of ours in `directory` that was used last."""
         rows = self._database.rows(
-            "SELECT s.* FROM session s LEFT JOIN call c ON c.session = s.id WHERE s.directory = ? GROUP BY s.id "
+            "SELECT s.* FROM session s LEFT JOIN call c ON c.session = s.id "
+            "WHERE s.origin IS NULL AND s.directory = ? GROUP BY s.id "
             "ORDER BY max(s.created, coalesce(max(c.started), 0)) DESC, s.id DESC LIMIT 1",
             directory,
         )

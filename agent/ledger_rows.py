@@ -21,6 +21,8 @@ ANSWERED: Final = ("done", "cut")
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
+    """`origin`: the other agent whose log it was read from; None: ours, and only such a one can be gone on with."""
+
     id: str
     created: float
     directory: str
@@ -29,6 +31,7 @@ class SessionRow:
     parent: str | None = None
     forked_at: int | None = None
     forked_epoch: int | None = None
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,7 @@ def session_row(row: sqlite3.Row) -> SessionRow:
     with readable(str(row["id"])):
         return SessionRow(
             *(row["id"], float(row["created"]), str(row["directory"]), str(row["title"]), row["told"]),
-            *(row["parent"], row["forked_at"], row["forked_epoch"]),
+            *(row["parent"], row["forked_at"], row["forked_epoch"], row["origin"]),
         )
 
 

@@ -10,7 +10,8 @@ CREATE TABLE session (
     told       TEXT NOT NULL,           -- JSON: the environment as the model was last told (context.notices.Environment)
     parent     TEXT REFERENCES session(id), -- the session that this one was forked from
     forked_at  INTEGER,                 -- blocks that it took over
-    forked_epoch INTEGER                -- of the parent's epoch of that number, which is the fork's first one
+    forked_epoch INTEGER,               -- of the parent's epoch of that number, which is the fork's first one
+    origin     TEXT                     -- the other agent whose log it was read from; NULL: a session of ours
 );
 
 -- Content-addressed blocks: equal content is stored once, whatever sessions carry it.
@@ -88,8 +89,12 @@ CREATE TABLE call (
     epoch      INTEGER NOT NULL DEFAULT 0,
     turn       INTEGER,                 -- 1, 2, … in the session; NULL: not recorded, or in no turn
     purpose    TEXT NOT NULL DEFAULT 'turn', -- turn, or compaction: a request beside the conversation
+    foreign_id TEXT,                    -- what the other agent's log knows it by; NULL: a call of ours
     UNIQUE (session, number)
 );
+
+-- A log that is read again adds nothing.
+CREATE UNIQUE INDEX call_foreign ON call (session, foreign_id) WHERE foreign_id IS NOT NULL;
 
 -- What the providers' caches hold, as far as we know (context.cachemodel.Entry).
 CREATE TABLE cached (

@@ -24,6 +24,12 @@ def tables(path: Path) -> dict[str, list[tuple[str, str, int, int]]]:
         }
 
 
+def indexes(path: Path) -> set[tuple[str, str]]:
+    """Name and table of each."""
+    with sqlite3.connect(path) as connection:
+        return set(connection.execute("SELECT name, tbl_name FROM sqlite_master WHERE type = 'index'"))
+
+
 def earlier(path: Path, version: int) -> None:
     with sqlite3.connect(path) as connection:
         connection.executescript(Path(__file__).with_name(f"ledger_format_{version}.sql").read_text())
@@ -32,8 +38,9 @@ def earlier(path: Path, version: int) -> None:
             "INSERT INTO session (id, created, directory, title, told) VALUES ('s', 1.0, '/', 'an old one', ?)", (TOLD,)
         )
         connection.execute("INSERT INTO block VALUES (?, ?, 5)", (BLOCK.digest, canonical_json(BLOCK.to_json())))
-        connection.execute("INSERT INTO entry VALUES ('s', 0, ?)", (BLOCK.digest,))
-        connection.execute("INSERT INTO tool_run VALUES ('s', 0, 'call', 1.0, 2.0, 'done', 0)")
+        epoch = "" if version < 3 else "0, "
+        connection.execute(f"INSERT INTO entry VALUES ('s', {epoch}0, ?)", (BLOCK.digest,))
+        connection.execute(f"INSERT INTO tool_run VALUES ('s', {epoch}0, 'call', 1.0, 2.0, 'done', 0)")
         connection.execute(
             "INSERT INTO call (session, number, model, dialect, started, blocks, prompt, markers, status, fresh, "
             "cache_read, cache_write, output) VALUES ('s', 1, 'anthropic/claude-opus-5', 'anthropic:claude-opus-5', "
@@ -41,15 +48,16 @@ def earlier(path: Path, version: int) -> None:
         )
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_a_migrated_ledger_has_the_tables_of_a_new_one(tmp_path: Path, version: int) -> None:
     earlier(tmp_path / "old.db", version)
     for name in ("old.db", "new.db"):
         Ledger.open(tmp_path / name).close()
     assert tables(tmp_path / "old.db") == tables(tmp_path / "new.db")
+    assert indexes(tmp_path / "old.db") == indexes(tmp_path / "new.db")
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_what_an_earlier_release_recorded_is_kept_and_what_it_did_not_is_unknown(tmp_path: Path, version: int) -> None:
     earlier(tmp_path / "old.db", version)
     for _ in range(2):  # opened once more, nothing is done again
@@ -58,7 +66,7 @@ def test_what_an_earlier_release_recorded_is_kept_and_what_it_did_not_is_unknown
             (call,) = ledger.calls("s")
             assert list(ledger.prompt("s")) == [BLOCK]
             assert ledger.tools.runs("s", 0, 0)["call"].result == ToolResult("call", "done", is_error=False)
-    assert (session.title, session.parent) == ("an old one", None)
+    assert (session.title, session.parent, session.origin) == ("an old one", None, None)
     assert (call.usage.cache_read, call.forecast, call.verdict, call.sent) == (2, None, None, None)
 
 
