@@ -114,8 +114,8 @@ def run_command(
     The answer goes to standard output, everything else to standard error. Exit codes: 0 done, 1 failed, 2 usage, 3
     limit reached, 130 interrupted.
     """
-    from agent.conversation import Task
     from agent.oneshot import run_once
+    from agent.opening import Task
     from agent.terminal import Terminal
 
     env, here = dict(os.environ), Path.cwd().resolve()

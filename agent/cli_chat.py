@@ -70,7 +70,7 @@ def chat_command(
 
     def opening() -> "Opening":
         from agent.chat.context import Opening
-        from agent.conversation import Task
+        from agent.opening import Task
 
         task = Task("", here, again=go_on, session=session, fork=fork, at_turn=at_turn, files=files_shown)
         return Opening(task, settings, pick=resume == PICK)

@@ -10,9 +10,9 @@ from agent.errors import FAILED, INTERRUPTED, USAGE, UserError
 from context.names import show_name
 
 if TYPE_CHECKING:
-    from agent.conversation import Surroundings
     from agent.ledger import Ledger
     from agent.ledger_rows import SessionRow
+    from agent.opening import Surroundings
     from agent.terminal import Terminal
 
 
@@ -29,9 +29,9 @@ def surroundings(terminal: "Terminal", env: Mapping[str, str], folders: Folders)
     """What a conversation takes from this process and its terminal."""
     import random
 
-    from agent.conversation import Surroundings
     from agent.events import Notice
     from agent.keys import stored_keys
+    from agent.opening import Surroundings
 
     keys = stored_keys(folders, env, lambda line: terminal.listener(Notice(line)))
     return Surroundings(env, terminal.clock, random.random, terminal.listener, terminal.downloads, terminal.asker, keys)

@@ -7,10 +7,10 @@ from typing import Final
 
 from agent.bill import Bill
 from agent.config import Folders, Settings
-from agent.conversation import Surroundings, Task, open_conversation
 from agent.errors import FAILED, INTERRUPTED, LIMIT, USAGE, UserError
 from agent.events import TurnEnd
 from agent.ledger import Ledger
+from agent.opening import Surroundings, Task, open_conversation
 from agent.redact import Redactor
 from context.names import show_name
 

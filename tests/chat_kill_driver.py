@@ -25,8 +25,8 @@ import agent.chat.transcript  # noqa: F401
 from agent.chat.context import Opening
 from agent.chat.start import run_chat
 from agent.config import Folders, Settings
-from agent.conversation import Task
 from agent.counting import Counter
+from agent.opening import Task
 from context.tokens import count_tokens
 
 ANSWERED = b" out \xc2\xb7"  # of the bill under a turn

@@ -25,10 +25,10 @@ from agent.chat.controller import Chat
 from agent.chat.front import Choice
 from agent.clock import SystemClock
 from agent.config import Folders, Settings
-from agent.conversation import Surroundings, Task
 from agent.counting import Counter
 from agent.gate import Answer
 from agent.ledger import Ledger
+from agent.opening import Surroundings, Task
 from agent.permissions import Ask
 from agent.turns import turns
 

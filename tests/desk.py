@@ -11,10 +11,10 @@ from emulator import Call, Emulator, ManualClock, Recorded, Reply
 from agent import events
 from agent.backend_choice import Downloads
 from agent.config import Folders, Settings
-from agent.conversation import Surroundings, Task
 from agent.ledger import Ledger
 from agent.ledger_rows import CallRow
 from agent.oneshot import run_once
+from agent.opening import Surroundings, Task
 
 NO_DOWNLOADS = Downloads(lambda _: None, lambda _: None, None)
 

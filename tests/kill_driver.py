@@ -24,9 +24,9 @@ import anthropic  # noqa: F401 (imported here once, instead of in each fork)
 from agent.backend_choice import Downloads
 from agent.clock import SystemClock
 from agent.config import Folders, Settings
-from agent.conversation import Surroundings, Task
 from agent.counting import Counter
 from agent.oneshot import run_once
+from agent.opening import Surroundings, Task
 from context.tokens import count_tokens
 
 _MOST_ATTEMPTS = 4  # for each kill that is asked for

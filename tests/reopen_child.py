@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from agent import events
 from agent.backend_choice import Downloads
 from agent.config import Folders, Settings
-from agent.conversation import Surroundings, Task, open_conversation
+from agent.opening import Surroundings, Task, open_conversation
 
 
 class ClockFrom:

@@ -60,8 +60,9 @@ def test_interrupts_at_random_instants(chat: Start, anthropic_server: Emulator, 
     screen.wait_for("· auto")
     for number in range(INSTANTS):
         interrupt(screen, number, chance.uniform(0, SPAN_S))
+    done = screen.output.count(b"All done.")  # of turns that were not interrupted in time
     screen.say("one more")
-    screen.wait_for("All done.")
+    screen.wait_until(lambda: screen.output.count(b"All done.") > done, "the end of a whole turn")
     screen.leave()
     assert screen.output.count(b"Interrupted") > INSTANTS / 3, "most fall into a turn"
     assert_whole(anthropic_server)

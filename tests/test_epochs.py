@@ -16,11 +16,11 @@ from emulator.actions import call_for
 from emulator.faults import server_error
 
 from agent import events
-from agent.conversation import Surroundings
 from agent.errors import UserError
 from agent.ledger import Ledger
 from agent.ledger_rows import CallRow, EpochRow
 from agent.oneshot import compact_once
+from agent.opening import Surroundings
 from context.forecast import Cause
 
 MODELS = {

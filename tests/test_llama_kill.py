@@ -35,7 +35,7 @@ SETTINGS = {  # drawn from, a model with random weights comes to an end sooner; 
 }
 SAYING = {"text", "tool_writing", "tool_started", "tool_finished", "finished"}
 SAYS = ("type", "name", "characters", "arguments", "text", "end")
-NOTHING_FITS = 300_000  # bytes that a file may have: the ledger fits, the state of the prompt does not
+NOTHING_FITS = 560_000  # bytes that a file may have: ledger and its log fit, the state of the head (591,974) does not
 
 
 @dataclass(frozen=True)

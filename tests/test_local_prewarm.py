@@ -14,7 +14,8 @@ from agent import events
 from agent.backend_choice import Downloads
 from agent.clock import SystemClock
 from agent.config import Folders, Settings
-from agent.conversation import Conversation, Surroundings, Task, open_conversation
+from agent.conversation import Conversation
+from agent.opening import Surroundings, Task, open_conversation
 from backends.llama.tuning import Tuning
 
 pytest_plugins = ["local_models"]

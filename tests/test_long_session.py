@@ -22,10 +22,10 @@ from waiting import Waiting
 
 from agent import events
 from agent.backend_choice import Downloads
-from agent.conversation import Surroundings, Task, open_conversation
 from agent.events import TurnEnd
 from agent.ledger import Ledger
 from agent.ledger_rows import CallRow, EpochRow
+from agent.opening import Surroundings, Task, open_conversation
 from agent.ping_record import Ping
 from context.forecast import Cause
 

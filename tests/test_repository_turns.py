@@ -18,10 +18,10 @@ from scripted_local import LocalScript
 
 from agent.backend_choice import Downloads
 from agent.config import Folders, Settings
-from agent.conversation import Surroundings, Task, open_conversation
 from agent.events import TurnEnd
 from agent.ledger import Ledger
 from agent.oneshot import run_once
+from agent.opening import Surroundings, Task, open_conversation
 from agent.tools import specs
 
 pytest_plugins = ["local_models"]

@@ -12,11 +12,12 @@ from emulator import Emulator, ManualClock
 from agent import events
 from agent.backend_choice import Downloads
 from agent.config import Folders, Settings
-from agent.conversation import Conversation, Surroundings, Task, open_conversation
+from agent.conversation import Conversation
 from agent.gate import Asker
 from agent.ledger import Ledger
 from agent.ledger_rows import CallRow
 from agent.oneshot import run_once
+from agent.opening import Surroundings, Task, open_conversation
 from agent.ping_record import Ping
 
 MODELS = {"anthropic": "anthropic/claude-sonnet-5-5", "responses": "openai/gpt-6.2-sol"}

@@ -17,10 +17,11 @@ from agent.chat.own_commands import OwnCommand, own_commands
 from agent.chat.prices import before_change, before_turn
 from agent.checkpoints import AFTER, Checkpoints, Restored
 from agent.config import Folders, Settings
-from agent.conversation import Conversation, Surroundings, Task
+from agent.conversation import Conversation
 from agent.errors import USAGE, UserError
 from agent.ledger import Ledger
 from agent.ledger_rows import SessionRow
+from agent.opening import Surroundings, Task
 from agent.reports.cache_status import CacheStatus, cache_status
 from agent.reports.sessions import summarise
 from agent.reports.totals import money

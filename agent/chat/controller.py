@@ -20,10 +20,11 @@ from agent.chat.shell_line import run_shell_line
 from agent.chat.typed import Message, Shell, SlashCommand, UnknownCommand, parse
 from agent.checkpoints import AFTER, BEFORE, Checkpoints
 from agent.config import Folders
-from agent.conversation import Conversation, Surroundings, Task, open_conversation
+from agent.conversation import Conversation
 from agent.errors import UserError
 from agent.events import TurnFinished
 from agent.ledger import Ledger
+from agent.opening import Surroundings, Task, open_conversation
 from agent.redact import Redactor
 from agent.screens.plain import plain
 from backends.base import BackendError

@@ -114,7 +114,7 @@ def _chat(
 
     from agent.backend_choice import Downloads
     from agent.chat.controller import Chat
-    from agent.conversation import Surroundings
+    from agent.opening import Surroundings
 
     downloads = Downloads(front.download, front.announce, front.agree)
     around = Surroundings(env, SystemClock(), random.random, front.event, downloads, front.ask, keys)

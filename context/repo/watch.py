@@ -274,6 +274,9 @@ class Watch:
     def on_queue_overflow(self) -> None:
         self._ask()
 
+    def on_events_lost(self) -> None:
+        """Said after `on_queue_overflow`, which has asked already."""
+
     def _hear(self, number: int) -> None:
         with self._changed:
             self._heard = max(self._heard, number)
