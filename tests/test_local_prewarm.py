@@ -16,6 +16,7 @@ from agent.clock import SystemClock
 from agent.config import Folders, Settings
 from agent.conversation import Conversation
 from agent.opening import Surroundings, Task, open_conversation
+from backends.base import Usage
 from backends.llama.tuning import Tuning
 
 pytest_plugins = ["local_models"]
@@ -28,6 +29,21 @@ class Desk:
     folder: Path
     model: Path
     seen: list[events.Event] = field(default_factory=list)
+    replies: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def emit(self, event: events.Event) -> None:
+        self.seen.append(event)
+        if isinstance(event, events.TextDelta | events.ThinkingDelta | events.ToolWriting):
+            self.replies.set()
+
+    async def read(self, conversation: Conversation, command: str) -> Usage:
+        """What was read until the reply to `command` began; how it goes on does not matter here."""
+        self.replies.clear()
+        turn = asyncio.create_task(conversation.turn(command))
+        await self.replies.wait()
+        turn.cancel()
+        await asyncio.wait([turn])
+        return conversation.session.ledger.calls(conversation.session.id)[-1].usage
 
     @asynccontextmanager
     async def chat(self, *, again: bool = False) -> AsyncIterator[Conversation]:
@@ -36,18 +52,9 @@ class Desk:
         folders = Folders(*(self.folder / name for name in ("config", "data", "models", "cache")))
         settings = Settings(model=f"local:{self.model}", mode="plan", context=4096, max_turns=1)
         nothing = Downloads(lambda _: None, lambda _: None, None)
-        around = Surroundings(dict(os.environ), SystemClock(), lambda: 0.0, self.seen.append, nothing, None)
+        around = Surroundings(dict(os.environ), SystemClock(), lambda: 0.0, self.emit, nothing, None)
         async with open_conversation(Task("chat", here, again=again), settings, folders, around) as conversation:
             yield conversation
-
-    def reused(self) -> int:
-        """Tokens that the last call did not have to read."""
-        calls = [event for event in self.seen if isinstance(event, events.CallFinished)]
-        return calls[-1].usage.cache_read or 0
-
-    def evaluated(self) -> int:
-        calls = [event for event in self.seen if isinstance(event, events.CallFinished)]
-        return calls[-1].usage.fresh or 0
 
 
 @pytest.fixture
@@ -60,8 +67,8 @@ async def test_a_turn_that_comes_early_goes_on_where_the_model_is(desk: Desk) ->
     async with desk.chat() as conversation:
         conversation.prewarm()
         await asyncio.sleep(0)  # the person is quick: reading has only begun
-        await conversation.turn("Say hello.")
-        assert desk.reused() + desk.evaluated() > 300, "the turn was answered"
+        usage = await desk.read(conversation, "Say hello.")
+        assert (usage.input_total or 0) > 300, "the turn was answered"
         assert not conversation.session.ledger.pings.of(conversation.session.id), "reading costs nothing"
 
 
@@ -70,12 +77,14 @@ async def test_what_was_read_while_the_person_typed_is_not_read_in_the_turn(desk
         conversation.prewarm()
         assert conversation._warming is not None
         await conversation._warming
-        await conversation.turn("Say hello.")
-    assert desk.reused() > 300  # SYSTEM and PROJECT
-    assert desk.evaluated() < 100
+        first = await desk.read(conversation, "Say hello.")
+    assert (first.cache_read or 0) > 300  # SYSTEM and PROJECT
+    assert first.fresh is not None
+    assert first.fresh < 100
     async with desk.chat(again=True) as conversation:  # another process would find it on disk
         conversation.prewarm()
         assert conversation._warming is not None
         await conversation._warming
-        await conversation.turn("Say it again.")
-    assert desk.evaluated() < 100
+        second = await desk.read(conversation, "Say it again.")
+    assert second.fresh is not None
+    assert second.fresh < 100
