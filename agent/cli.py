@@ -15,11 +15,11 @@ from agent import cli_options as options
 from agent.cli_cache import cache_app
 from agent.cli_chat import ChatGroup, chat_command
 from agent.cli_config import config_app
+from agent.cli_cost import cost_app
 from agent.cli_keys import keys_app, warn_of_keys
 from agent.cli_lens import lens_command
 from agent.cli_models import models_app
 from agent.cli_parts import (
-    chosen_session,
     errors_of_a_person,
     exit_code_of,
     given_text,
@@ -44,6 +44,7 @@ app: Final = typer.Typer(
 )
 app.callback()(chat_command)
 app.add_typer(models_app, name="models")
+app.add_typer(cost_app, name="cost")
 app.add_typer(cache_app, name="cache")
 app.add_typer(config_app, name="config")
 app.add_typer(keys_app, name="keys")
@@ -178,27 +179,6 @@ def compact_command(
     finally:
         terminal.close()
     raise typer.Exit(code)
-
-
-@app.command()
-def cost(
-    session: Annotated[
-        str | None,
-        typer.Argument(autocompletion=session_ids, help="A session; the last one of this directory when left out."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
-) -> None:
-    """What a session cost, call by call: fresh, read, written and output tokens, hit rate, money, speed."""
-    from agent.ledger import Ledger
-    from agent.reports.cost import CostReport, print_report
-
-    with Ledger.open(Folders.find(os.environ).ledger) as ledger:
-        row = chosen_session(ledger, session)
-        report = CostReport.of(row, ledger.calls(row.id), ledger.pings.of(row.id))
-    if as_json:
-        print_json(report.to_json())
-    else:
-        print_report(report)
 
 
 @app.command("context")
