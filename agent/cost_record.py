@@ -190,5 +190,6 @@ def _where(selection: Selection) -> tuple[str, list[object]]:
 def _cell(values: list[Any]) -> Cell:
     model, price, at, cause, calls, *rest = values
     counts, (usd, unpriced, missed) = rest[:-3], rest[-3:]
-    each = [Count(*pair) for pair in zip(counts[::2], counts[1::2], strict=True)]
-    return Cell(*(model, price, at, cause, calls), *each, Decimal(usd), unpriced, missed)
+    fresh, read, short, long, output, reasoning = (Count(*pair) for pair in zip(counts[::2], counts[1::2], strict=True))
+    tokens = (fresh, read, short, long, output, reasoning)
+    return Cell(model, price, at, cause, calls, *tokens, Decimal(usd), unpriced, missed)
