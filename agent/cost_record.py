@@ -35,6 +35,8 @@ class Selection:
     until: float | None = None
 
     def covers(self, at: float) -> bool:
+        """Whether a call that began at `at` belongs to it."""
+        at = at // CELL_S * CELL_S
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
@@ -49,7 +51,8 @@ class Count:
 @dataclass(frozen=True, slots=True)
 class Cell:
     """Sums of `calls` calls of one model. `at`: when their quarter of an hour began; `price`: where their price is
-    from; `cause`: why they missed `missed` tokens. `usd` is the sum of the known prices.
+    from; `cause`: why they missed `missed` tokens. `usd` is the sum of the known prices, `seconds` the time of the
+    calls, as far as it is known.
     """
 
     model: str
@@ -66,6 +69,7 @@ class Cell:
     usd: Decimal
     unpriced: int
     missed: int
+    seconds: float
 
     @property
     def input(self) -> int:
@@ -96,7 +100,7 @@ _BILLED: Final = (
 _CELLS: Final = (
     f"SELECT model, price, CAST(started / {CELL_S} AS INTEGER) * {CELL_S} AS quarter, cause, count(*), "
     + ", ".join(f"coalesce(sum({each}), 0), count(*) - count({each})" for each in _SUMMED)
-    + ", sum_decimal(cost_usd), count(*) - count(cost_usd), coalesce(sum(missed), 0) "
+    + ", sum_decimal(cost_usd), count(*) - count(cost_usd), coalesce(sum(missed), 0), coalesce(sum(duration_s), 0.0) "
     + f"FROM call WHERE session = ? AND {_BILLED} GROUP BY model, price, quarter, cause, {_BAND}"
 )
 
@@ -147,7 +151,7 @@ class CostRecord:
             *values,
         )
         speeds = [Speed(*row) for row in rows]
-        return [speed for speed in speeds if selection.covers(speed.at // CELL_S * CELL_S)]
+        return [speed for speed in speeds if selection.covers(speed.at)]
 
     def refresh(self) -> None:
         """Make the cells of all sessions that lack them: after an import, so that the next report is quick."""
@@ -189,7 +193,7 @@ def _where(selection: Selection) -> tuple[str, list[object]]:
 
 def _cell(values: list[Any]) -> Cell:
     model, price, at, cause, calls, *rest = values
-    counts, (usd, unpriced, missed) = rest[:-3], rest[-3:]
+    counts, (usd, unpriced, missed, seconds) = rest[:-4], rest[-4:]
     fresh, read, short, long, output, reasoning = (Count(*pair) for pair in zip(counts[::2], counts[1::2], strict=True))
     tokens = (fresh, read, short, long, output, reasoning)
-    return Cell(model, price, at, cause, calls, *tokens, Decimal(usd), unpriced, missed)
+    return Cell(model, price, at, cause, calls, *tokens, Decimal(usd), unpriced, missed, seconds)
