@@ -44,7 +44,7 @@ class Session:
         cls, ledger: Ledger, *, now: float, directory: str, title: str, told: Environment, head: Sequence[Block]
     ) -> "Session":
         """A new session whose prompt begins with `head` (SYSTEM and PROJECT)."""
-        session_id = new_session_id(now)
+        session_id = _free_id(ledger, now)
         ledger.create_session(SessionRow(session_id, now, directory, _title(title), told.to_json()), head)
         return cls(session_id, ledger, Prompt.empty().extend(head), told)
 
@@ -69,7 +69,7 @@ class Session:
         if at is not None and not known:
             where, epoch, told = at.session, at.epoch, UNTOLD.to_json()
         prompt = ledger.prompt(where, blocks=at.end if at else None, epoch=epoch)
-        session_id, shown = new_session_id(now), show_name(" ".join(title.split())[:_TITLE_LENGTH])
+        session_id, shown = _free_id(ledger, now), show_name(" ".join(title.split())[:_TITLE_LENGTH])
         forked = SessionRow(session_id, now, row.directory, shown, told, where, prompt.length, epoch)
         ledger.fork_session(forked, seen=known)
         number = ledger.last_turn(row.id) if at is None else at.number
@@ -173,6 +173,13 @@ def session_lock(folder: Path, session_id: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def _free_id(ledger: Ledger, now: float) -> str:
+    """One that no session has: its random part is short, so that a person can type it."""
+    while ledger.session(session_id := new_session_id(now)) is not None:
+        pass
+    return session_id
 
 
 def new_session_id(now: float) -> str:
