@@ -46,7 +46,7 @@ def spend_json(spend: Spend, machine_usd: Decimal | None = None) -> dict[str, An
         "input": whole(spend.input),
         "hit_rate": spend.hit_rate,
         "cost_usd": usd(spend.cost),
-        "cost_usd_at_least": str(spend.cost.known),
+        "cost_usd_at_least": plain_usd(spend.cost.known),
         "usd": {name: usd(spend.usd[name]) for name in COUNTERS},
         "pings": spend.pings,
         "pings_usd": usd(spend.pings_usd),
@@ -54,7 +54,7 @@ def spend_json(spend: Spend, machine_usd: Decimal | None = None) -> dict[str, An
         "lost_usd": usd(spend.lost_usd),
         "lost": {cause: {"tokens": tokens, "usd": usd(lost)} for cause, (tokens, lost) in spend.lost.items()},
         "local_s": round(spend.local_s, 3),
-        "machine_usd": None if machine_usd is None else str(machine_cost(spend, machine_usd)),
+        "machine_usd": None if machine_usd is None else plain_usd(machine_cost(spend, machine_usd)),
     }
 
 
@@ -76,7 +76,12 @@ def whole(total: Sum) -> int | None:
 
 
 def usd(total: Sum) -> str | None:
-    return None if total.value is None else str(total.value)
+    return None if total.value is None else plain_usd(total.value)
+
+
+def plain_usd(amount: Decimal) -> str:
+    """Without an exponent, and without zeros at its end that say nothing."""
+    return f"{amount.normalize():f}"
 
 
 def report_csv(report: GroupedReport, machine_usd: Decimal | None = None) -> str:

@@ -88,6 +88,10 @@ def layer_report(
     return report
 
 
+def _before_last_command(blocks: Sequence[Block]) -> int:
+    return max((at for at, block in enumerate(blocks) if is_command(block)), default=0)
+
+
 def _add(report: LayerReport, call: CallRow, blocks: Sequence[Block], sent: int, book: RateBook) -> InputBill | None:
     """Add a call. Its input, if its layers can be told."""
     cell = cell_of(call)

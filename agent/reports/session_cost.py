@@ -13,7 +13,7 @@ from agent.ledger_rows import SessionRow
 from agent.rates import RateBook
 from agent.reports.console import report_console
 from agent.reports.cost import CostReport, print_calls
-from agent.reports.cost_json import machine_cost, spend_json
+from agent.reports.cost_json import machine_cost, plain_usd, spend_json
 from agent.reports.cost_words import NAMES, cause_text, share, tokens_text, usd_text, where_it_went
 from agent.reports.groups import GroupedReport, grouped
 from agent.reports.layers import LAYERS, LayerReport, layer_report
@@ -66,7 +66,7 @@ def session_json(cost: SessionCost, machine_usd: Decimal | None = None) -> dict[
                 "tool": burden.tool,
                 "tokens": burden.tokens,
                 "calls": burden.calls,
-                "usd": str(burden.usd.quantize(Decimal("1e-9"))),
+                "usd": plain_usd(burden.usd.quantize(Decimal("1e-9"))),
             }
             for burden in cost.layers.burdens
         ]
