@@ -211,6 +211,7 @@ def test_rewind_fork_and_resume(chat: Start, anthropic_server: Emulator, reposit
     anthropic_server.play(plan(write, answer="Made."))
     screen = chat("--mode", "auto", KEEPWARM_SANDBOX="off")
     screen.wait_for("· auto")
+    screen.wait_for("/help lists the commands")
     screen.say("alpha")
     screen.wait_for("2 calls ·")
     (repository / "made.txt").unlink()
@@ -240,6 +241,9 @@ def test_rewind_fork_and_resume(chat: Start, anthropic_server: Emulator, reposit
     screen.leave()
     screen = chat("-c", "--mode", "plan")
     screen.wait_for("continues")
+    screen.wait_for("> delta")
+    screen.wait_for("Made.")
+    assert "/help lists the commands" not in screen.text
     screen.send(CTRL_D)
     assert screen.wait_end() == 0
     screen = chat("--resume", "--mode", "plan")

@@ -19,6 +19,7 @@ from agent.keeper import Keeper, KeepLimits
 from agent.ledger import Ledger
 from agent.parts import Parts
 from agent.reports.cost import CostReport
+from agent.reports.sessions import summarise
 from agent.session import Session
 from backends.base import Request, Usage
 from context.forecast import Cause
@@ -132,6 +133,9 @@ async def test_what_pings_cost_is_in_the_report(waiting: Waiting, api: str) -> N
     assert Decimal(told["total"]["pings_usd"]) == ping.cost_usd
     calls = [call.cost_usd for call in waiting.calls() if call.cost_usd is not None]
     assert Decimal(told["total"]["cost_usd"]) == sum(calls) + ping.cost_usd
+    with Ledger.open(waiting.folders.ledger) as ledger:
+        ((_, listed),) = summarise(ledger, ledger.sessions())
+    assert listed.cost_usd == sum(calls) + ping.cost_usd
 
 
 async def test_a_turn_cancels_a_ping_in_flight_at_once(waiting: Waiting, server: Emulator, api: str) -> None:

@@ -26,11 +26,15 @@ from agent.reports.cache_status import CacheStatus, cache_status
 from agent.reports.sessions import summarise
 from agent.reports.totals import money
 from agent.screens.diff import show_diff
+from agent.screens.plain import plain
 from agent.turns import Turn, message, turns
 from backends.base import Usage
+from context.block import Role
 from context.names import show_name
 
 GO_ON_WITH: Final = "Go on with which session?"
+_SAID_LINES: Final = 6  # of what was said last, when a session goes on
+_REPLY_LINES: Final = 12
 _DIFF_LINES: Final = 400
 
 
@@ -224,6 +228,17 @@ class Context:
         """All that the person said to begin a turn."""
         return message(self.ledger, turn)
 
+    def last_exchange(self) -> Text | None:
+        """What was said in the last turn, cut short; None: there was none."""
+        found = self.turns()
+        if not found:
+            return None
+        last, prompt = found[-1], self.conversation.session.prompt
+        replies = [block.text for block in prompt if block.role is Role.ASSISTANT and block.text.strip()]
+        when = datetime.fromtimestamp(last.started)
+        told = [f"turn {last.number}, {when:%Y-%m-%d %H:%M}", *_cut(f"> {self.message(last)}", _SAID_LINES)]
+        return Text("\n".join([*told, *_cut(plain(replies[-1]), _REPLY_LINES)] if replies else told), style="dim")
+
     def path(self, name: str) -> Path:
         """What a person means by `name`."""
         return self.directory / os.path.expanduser(name)
@@ -249,6 +264,12 @@ def session_choices(ledger: Ledger, rows: Sequence[SessionRow]) -> list[Choice]:
         Choice(row.id, row.title or "(no command yet)", f"{row.directory} · {money(totals.cost_usd)}")
         for row, totals in summarise(ledger, list(rows))
     ]
+
+
+def _cut(text: str, most: int) -> list[str]:
+    """The first lines of a text, and whether there are more."""
+    lines = text.strip().splitlines()
+    return lines if len(lines) <= most else [*lines[:most], f"… {len(lines) - most} more lines (/export has all)"]
 
 
 def _nothing_cached(usage: Usage) -> Usage:

@@ -27,6 +27,7 @@ from agent.ledger import Ledger
 from agent.opening import Surroundings, Task, open_conversation
 from agent.redact import Redactor
 from agent.screens.plain import plain
+from agent.session import Session
 from backends.base import BackendError
 from context.names import show_name
 
@@ -66,6 +67,7 @@ class Chat:
         self._rewinding: int | None = None
         self._open: Context | None = None
         self._pruned = False
+        self._last_session: str | None = None
 
     # What the person does
 
@@ -162,6 +164,7 @@ class Chat:
         async with open_conversation(task, settings, self._folders, self._around) as conversation:
             self._entering = None
             self._open = context = self._context(conversation, opening)
+            self._tell_where_we_are(conversation.session, context, opening)
             conversation.prewarm()
             await self._prune(context.checkpoints)
             if opening.edit:
@@ -196,6 +199,15 @@ class Chat:
             await asyncio.to_thread(checkpoints.prune, self._around.clock.now())
         except (UserError, OSError) as error:
             self._say(f"Old checkpoints were not removed: {error}", "yellow")
+
+    def _tell_where_we_are(self, session: Session, context: Context, opening: Opening) -> None:
+        """What was said last in a session that is come back to; in the first one of the program, where help is."""
+        returns = session.resumed and not opening.task.fork and session.id != self._last_session
+        if returns and (last := context.last_exchange()) is not None:
+            self._front.write(last)
+        elif self._last_session is None:
+            self._say("/help lists the commands and the keys.", "dim")
+        self._last_session = session.id
 
     def _tell_how_to_go_on(self, conversation: Conversation) -> None:
         if conversation.session.turn:

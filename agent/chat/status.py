@@ -179,7 +179,8 @@ class StatusLine:
         session, saved = self._session.cost, _signed(self._session.saved)
         hit = f" {rate} hit" if self._session.input != 0 else ""  # only the head was written yet: nothing to hit
         fields.append(_Field(f"session {session}{hit}", f"session {session}", 4))
-        fields.append(_Field(f"saved {saved}", "", 5))
+        if self._session.saved != 0:  # nothing could be saved yet
+            fields.append(_Field(f"saved {saved}", "", 5))
         return fields
 
     def _context(self, used: int) -> _Field:

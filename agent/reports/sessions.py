@@ -1,7 +1,9 @@
 """`agent sessions`: what there is to go on with."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from agent.ledger import Ledger
@@ -13,8 +15,19 @@ from context.fold import is_command
 
 
 def summarise(ledger: Ledger, rows: list[SessionRow]) -> list[tuple[SessionRow, Totals]]:
-    """Each session with the totals of its calls."""
-    return [(row, total_of(ledger.calls(row.id))) for row in rows]
+    """Each session with the totals of its calls; what its pings cost is in the sum."""
+    pings: dict[str, list[Decimal | None]] = {}
+    for ping in ledger.pings.all():
+        if ping.status == "done":
+            pings.setdefault(ping.session, []).append(ping.cost_usd)
+    return [(row, _with(total_of(ledger.calls(row.id)), pings.get(row.id, []))) for row in rows]
+
+
+def _with(totals: Totals, pings: list[Decimal | None]) -> Totals:
+    known = [usd for usd in pings if usd is not None]
+    if totals.cost_usd is None or len(known) < len(pings):
+        return replace(totals, cost_usd=None)
+    return replace(totals, cost_usd=totals.cost_usd + sum(known, Decimal(0)))
 
 
 def find(ledger: Ledger, rows: list[SessionRow], text: str) -> list[SessionRow]:
