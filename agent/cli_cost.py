@@ -76,7 +76,7 @@ def report_command(
         raise UserError("Say a session, or which ones: --since, --days, --repository, --all, --origin.", USAGE)
     folders = Folders.find(os.environ)
     with Ledger.open(folders.ledger) as ledger:
-        book = RateBook(load_catalog(folders), by_hour=selection is None)
+        book = RateBook(load_catalog(folders))
         if selection is None:
             row = chosen_session(ledger, None) if session is None else session_called(ledger, session)
             if by is None and not as_csv:

@@ -96,12 +96,37 @@ CREATE TABLE call (
 -- A log that is read again adds nothing.
 CREATE UNIQUE INDEX call_foreign ON call (session, foreign_id) WHERE foreign_id IS NOT NULL;
 
--- Sums of a session's calls (agent/cost_record.py), as long as none of them has changed. Who reads another agent's log
--- empties it once a session, not once a call.
-CREATE TABLE summary (
-    session    TEXT PRIMARY KEY REFERENCES session(id),
-    cells      TEXT NOT NULL            -- JSON
-) WITHOUT ROWID;
+-- Sums of a session's calls that agree in model, price, quarter of an hour, cause and length (agent/cost_record.py).
+CREATE TABLE cell (
+    session    TEXT NOT NULL REFERENCES session(id),
+    model      TEXT NOT NULL,
+    price      TEXT,
+    quarter    INTEGER NOT NULL,        -- when it began, seconds since 1970
+    cause      TEXT,
+    length     INTEGER NOT NULL,        -- how many of the lengths are exceeded above which one model or another costs more
+    calls      INTEGER NOT NULL,
+    fresh      INTEGER NOT NULL,
+    no_fresh   INTEGER NOT NULL,        -- of how many calls it is not known; and so on
+    cache_read INTEGER NOT NULL,
+    no_cache_read INTEGER NOT NULL,
+    write_short INTEGER NOT NULL,
+    no_write_short INTEGER NOT NULL,
+    write_long INTEGER NOT NULL,
+    no_write_long INTEGER NOT NULL,
+    output     INTEGER NOT NULL,
+    no_output  INTEGER NOT NULL,
+    reasoning  INTEGER NOT NULL,
+    no_reasoning INTEGER NOT NULL,
+    usd        TEXT NOT NULL,           -- decimal: the sum of the known ones
+    no_usd     INTEGER NOT NULL,
+    missed     INTEGER NOT NULL,
+    seconds    REAL NOT NULL
+);
+CREATE INDEX cell_session ON cell (session);
+
+-- Sessions whose cells are right: none of their calls has changed since. Who reads another agent's log takes a session out
+-- once, not once a call.
+CREATE TABLE summary (session TEXT PRIMARY KEY REFERENCES session(id)) WITHOUT ROWID;
 CREATE TRIGGER call_added AFTER INSERT ON call WHEN NEW.foreign_id IS NULL BEGIN DELETE FROM summary WHERE session = NEW.session; END;
 CREATE TRIGGER call_changed AFTER UPDATE ON call WHEN NEW.foreign_id IS NULL BEGIN DELETE FROM summary WHERE session = NEW.session; END;
 CREATE TRIGGER call_removed AFTER DELETE ON call WHEN OLD.foreign_id IS NULL BEGIN DELETE FROM summary WHERE session = OLD.session; END;

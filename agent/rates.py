@@ -11,6 +11,7 @@ from backends.base import Usage
 from backends.catalog import Catalog, CatalogError
 
 _MILLION = 1_000_000
+_A_WEEKDAY = 1_796_083_200  # Tuesday, 1 December 2026
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,33 +26,56 @@ class Rates:
 
 
 class RateBook:
-    """Looks up each model's prices once for an hour (prices may depend on it) and a band of lengths.
+    """Looks up each model's prices once for a day (an hour, where they depend on it) and a band of lengths."""
 
-    `by_hour` False: once for a day, for reports over so many calls that hours would take long.
-    """
-
-    def __init__(self, catalog: Catalog, *, by_hour: bool = True) -> None:
+    def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
-        self._step_s = 3_600 if by_hour else 86_400
         self._pricing: dict[str, Pricing | None] = {}
+        self._by_hour: dict[str, bool] = {}
         self._known: dict[tuple[str, int, int], Rates | None] = {}
+        self._same: dict[tuple[str, Decimal, int], Rates | None] = {}
 
     def of(self, model: str, at: float, tokens: int) -> Rates | None:
         """The prices of a call on `model` that began at `at` (seconds since the epoch), `tokens` of input. None: the
         catalogue does not know the model.
         """
-        key = (model, int(at // self._step_s), sum(tokens > length for length in LENGTHS))
+        step_s = 3_600 if self.by_hour(model) else 86_400
+        band = sum(tokens > length for length in LENGTHS)
+        key = (model, int(at // step_s), band)
         if key not in self._known:
-            self._known[key] = self._look_up(model, at, tokens)
+            probe = self._probe(model, at, tokens and max(LENGTHS[band - 1] + 1 if band else 1, 10_000))
+            if probe is None:
+                self._known[key] = self._look_up(model, at, tokens)
+            else:  # one price for a bit of everything tells whether they are those of another day
+                if (model, probe, band) not in self._same:
+                    self._same[model, probe, band] = self._look_up(model, at, tokens)
+                self._known[key] = self._same[model, probe, band]
         return self._known[key]
 
-    def _look_up(self, model: str, at: float, tokens: int) -> Rates | None:
+    def by_hour(self, model: str) -> bool:
+        """Whether its prices change within a day."""
+        if model not in self._by_hour:
+            self._by_hour[model] = (
+                len({self._probe(model, _A_WEEKDAY + 3_600 * hour, 10_000) for hour in range(24)}) > 1
+            )
+        return self._by_hour[model]
+
+    def _probe(self, model: str, at: float, tokens: int) -> Decimal | None:
+        priced = self._priced(model)
+        fresh, read = tokens // 7, tokens // 5
+        usage = Usage(fresh, read, tokens - fresh - read, 0, 1_009, 0)
+        return None if priced is None else priced(usage, datetime.fromtimestamp(at, UTC))[0]
+
+    def _priced(self, model: str) -> Pricing | None:
         if model not in self._pricing:
             try:
                 self._pricing[model] = pricing(self._catalog.find(model))
             except CatalogError:
                 self._pricing[model] = None
-        priced = self._pricing[model]
+        return self._pricing[model]
+
+    def _look_up(self, model: str, at: float, tokens: int) -> Rates | None:
+        priced = self._priced(model)
         if priced is None:
             return None
         when = datetime.fromtimestamp(at, UTC)

@@ -92,10 +92,12 @@ class Spend:
 
     def add_ping(self, ping: Ping) -> None:
         """A call that only renewed the cache. One that failed costs nothing; the bill of a cancelled one never came."""
-        if ping.status == "failed":
-            return
-        self.pings += 1
-        usd, unknown = (Decimal(0), 1) if ping.cost_usd is None else (ping.cost_usd, 0)
+        if ping.status != "failed":
+            self.add_pings(1, ping.cost_usd or Decimal(0), 1 if ping.cost_usd is None else 0)
+
+    def add_pings(self, count: int, usd: Decimal, unknown: int) -> None:
+        """`count` of them, `unknown` of them of unknown price."""
+        self.pings += count
         self.pings_usd = self.pings_usd.plus(usd, unknown)
         self.cost = self.cost.plus(usd, unknown)
 
