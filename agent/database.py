@@ -82,6 +82,10 @@ class Database:
         with self._errors():
             return self._connection.execute(sql, values).fetchall()
 
+    def create_aggregate(self, name: str, arguments: int, made_by: type) -> None:
+        """An aggregate function for queries."""
+        self._connection.create_aggregate(name, arguments, made_by)
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """All of the block's statements or none of them."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.cache_record import CacheRecord
+from agent.cost_record import CostRecord
 from agent.database import Database, LedgerError
 from agent.ledger_rows import (
     CallOutcome,
@@ -53,6 +54,7 @@ class Ledger:
         self.pauses = PauseRecord(database)
         self.names = SessionRecord(database)
         self.tools = ToolRecord(database)
+        self.costs = CostRecord(database)
 
     @classmethod
     def open(cls, path: Path, *, busy_timeout_s: float = 10.0) -> "Ledger":

@@ -96,6 +96,16 @@ CREATE TABLE call (
 -- A log that is read again adds nothing.
 CREATE UNIQUE INDEX call_foreign ON call (session, foreign_id) WHERE foreign_id IS NOT NULL;
 
+-- Sums of a session's calls (agent/cost_record.py), as long as none of them has changed. Who reads another agent's log
+-- empties it once a session, not once a call.
+CREATE TABLE summary (
+    session    TEXT PRIMARY KEY REFERENCES session(id),
+    cells      TEXT NOT NULL            -- JSON
+) WITHOUT ROWID;
+CREATE TRIGGER call_added AFTER INSERT ON call WHEN NEW.foreign_id IS NULL BEGIN DELETE FROM summary WHERE session = NEW.session; END;
+CREATE TRIGGER call_changed AFTER UPDATE ON call WHEN NEW.foreign_id IS NULL BEGIN DELETE FROM summary WHERE session = NEW.session; END;
+CREATE TRIGGER call_removed AFTER DELETE ON call WHEN OLD.foreign_id IS NULL BEGIN DELETE FROM summary WHERE session = OLD.session; END;
+
 -- What the providers' caches hold, as far as we know (context.cachemodel.Entry).
 CREATE TABLE cached (
     key        TEXT NOT NULL,           -- endpoint, model, effort

@@ -58,17 +58,14 @@ def split_tokens(total: int, weights: Sequence[int]) -> tuple[int, ...]:
     return tuple(end - start for start, end in zip([0, *ends], ends, strict=False))
 
 
-def by_part(sizes: Sequence[int], bill: InputBill) -> tuple[Decimal, ...]:
-    """USD of each part of a prompt, of `sizes` tokens in order; together they are the input's whole bill."""
-    shares = [Decimal(0)] * len(sizes)
-    for counter, usd in enumerate(bill.usd):
-        weights = [0] * len(sizes)
-        for at, part, tokens in _overlaps(bill.tokens, sizes):
-            if at == counter:
-                weights[part] = tokens
-        for part, share in enumerate(split(usd, weights)):
-            shares[part] += share
-    return tuple(shares)
+def by_part(sizes: Sequence[int], bill: InputBill) -> tuple[InputBill, ...]:
+    """What each part of a prompt, of `sizes` tokens in order, has in the bill; together that is all of it."""
+    weights = [[0] * len(sizes) for _ in bill.tokens]
+    for counter, part, shared in _overlaps(bill.tokens, sizes):
+        weights[counter][part] = shared
+    tokens = zip(*(split_tokens(count, row) for count, row in zip(bill.tokens, weights, strict=True)), strict=True)
+    usd = zip(*(split(money, row) for money, row in zip(bill.usd, weights, strict=True)), strict=True)
+    return tuple(InputBill(*part) for part in zip(tokens, usd, strict=True))
 
 
 def _overlaps(first: Sequence[int], second: Sequence[int]) -> Iterator[tuple[int, int, int]]:

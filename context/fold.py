@@ -72,7 +72,7 @@ def fold_results(blocks: Sequence[Block], folder: str) -> tuple[str, list[tuple[
         for result in block.tool_results:
             part = _folded(result, calls, folder, outputs)
             text = part.text if isinstance(part, ToolResult) else ""
-            lines.append(text if text is not result.text else f"[{_what(calls.get(result.call_id))}]\n{text}")
+            lines.append(text if text is not result.text else f"[{call_in_words(calls.get(result.call_id))}]\n{text}")
     return "\n".join(lines), list(outputs.items())
 
 
@@ -149,10 +149,13 @@ def _folded(part: Part, calls: dict[str, ToolCall], folder: str, outputs: dict[s
 
 def _line(result: ToolResult, call: ToolCall | None, path: str) -> str:
     count = len(result.text.splitlines())
-    return show_name(f"[folded: {_what(call)}, {count:,} lines, last: {_telling(result.text)}; whole output: {path}]")
+    return show_name(
+        f"[folded: {call_in_words(call)}, {count:,} lines, last: {_telling(result.text)}; whole output: {path}]"
+    )
 
 
-def _what(call: ToolCall | None) -> str:
+def call_in_words(call: ToolCall | None) -> str:
+    """A tool and what it was called for, in one short line."""
     if call is None:
         return "an output"
     arguments = arguments_of(call)

@@ -1,5 +1,6 @@
 """Whose money a bill is: nothing of it gets lost or is counted twice."""
 
+from collections.abc import Iterable
 from decimal import Decimal
 from itertools import accumulate
 
@@ -40,31 +41,37 @@ def test_a_share_is_in_proportion() -> None:
         split(Decimal(1), ())
 
 
+def paid(bills: Iterable[InputBill]) -> Decimal:
+    return sum((usd for each in bills for usd in each.usd), Decimal(0))
+
+
 @given(sizes, bills)
 def test_the_parts_of_a_prompt_pay_all_of_its_input(parts: list[int], input_bill: InputBill) -> None:
     shares = by_part(parts, input_bill)
-    assert sum(shares) == sum(input_bill.usd)
-    assert all(share >= 0 for share in shares)
+    for counter in range(4):
+        assert sum(share.tokens[counter] for share in shares) == input_bill.tokens[counter]
+        assert sum(share.usd[counter] for share in shares) == input_bill.usd[counter]
+    assert all(min(share.usd) >= 0 and min(share.tokens) >= 0 for share in shares)
 
 
 def test_each_part_pays_for_what_of_it_was_read_written_and_fresh() -> None:
     """1,000 tokens of SYSTEM and 1,000 of PROJECT were read; of 800 of HISTORY 500 were written, and 300 are fresh."""
     call = bill((2000, 0, 500, 300), ("0.1", "2", "1.25", "1"))
-    assert by_part((1000, 1000, 800), call) == (Decimal(100), Decimal(100), Decimal(925))
-    assert by_part((500, 500, 400), call) == by_part((1000, 1000, 800), call), "estimates are scaled to the bill"
-    assert by_part((2800,), call) == (sum(call.usd),)
+    system, project, history = by_part((1000, 1000, 800), call)
+    assert system == project == bill((1000, 0, 0, 0), ("0.1", "0", "0", "0"))
+    assert history == bill((0, 0, 500, 300), ("0", "0", "1.25", "1"))
+    assert by_part((500, 500, 400), call) == (system, project, history), "estimates are scaled to the bill"
+    assert by_part((2800,), call) == (call,)
 
 
-@given(
-    st.lists(st.integers(min_value=0, max_value=5000), min_size=1, max_size=10), st.lists(bills, min_size=1, max_size=6)
-)
+@given(sizes, st.lists(bills, min_size=1, max_size=6))
 def test_what_was_carried_adds_to_what_was_paid(tokens: list[int], calls: list[InputBill]) -> None:
     carried = Carried([0, *accumulate(tokens)])
     for call in calls:
         carried.add(len(tokens), call)
     blocks = carried.blocks()
-    paid = sum((sum(call.usd, Decimal(0)) for call in calls), Decimal(0)) if sum(tokens) else Decimal(0)
-    assert abs(sum((block.usd for block in blocks), Decimal(0)) - paid) < Decimal("1e-12")
+    whole = paid(calls) if sum(tokens) else Decimal(0)
+    assert abs(sum((block.usd for block in blocks), Decimal(0)) - whole) < Decimal("1e-12")
     assert [block.calls for block in blocks] == [len(calls)] * len(tokens)
 
 
@@ -76,7 +83,7 @@ def test_a_block_is_carried_by_the_calls_that_sent_it(tokens: list[int], data: s
         call = data.draw(bills)
         carried.add(blocks, call)
         for block, share in enumerate(by_part(tokens[:blocks], call)):
-            expected[block] += share
+            expected[block] += paid([share])
     for block, carry in enumerate(carried.blocks()):
         assert carry.calls == sum(block < blocks for blocks in sent)
         assert abs(carry.usd - expected[block]) < Decimal("1e-9")

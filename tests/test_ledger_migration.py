@@ -25,9 +25,9 @@ def tables(path: Path) -> dict[str, list[tuple[str, str, int, int]]]:
 
 
 def indexes(path: Path) -> set[tuple[str, str]]:
-    """Name and table of each."""
+    """Name and table of each, and of each trigger."""
     with sqlite3.connect(path) as connection:
-        return set(connection.execute("SELECT name, tbl_name FROM sqlite_master WHERE type = 'index'"))
+        return set(connection.execute("SELECT name, tbl_name FROM sqlite_master WHERE type IN ('index', 'trigger')"))
 
 
 def earlier(path: Path, version: int) -> None:

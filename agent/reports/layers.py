@@ -1,0 +1,147 @@
+"""What the layers of a session's prompts have cost, and which files and tool outputs were dear to carry."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
+
+from agent.ledger_rows import CallRow, SessionRow
+from agent.rates import RateBook
+from agent.reports.spend import Spend, cell_of, input_bill, is_billed, money_by_counter
+from context.attribution import Carried, InputBill, by_part, split, split_tokens
+from context.block import Block, Layer, Role, ToolCall, ToolResult, ToolSpec
+from context.fold import call_in_words, is_command
+
+if TYPE_CHECKING:
+    from agent.ledger import Ledger
+
+LAYERS: Final = (Layer.SYSTEM.value, Layer.PROJECT.value, Layer.HISTORY.value, Layer.COMMAND.value)
+OUTPUT: Final = "output"
+PINGS: Final = "pings"
+UNKNOWN: Final = "unknown"
+"""Calls of which not all counters and prices are known, and those of other agents: their layers cannot be told."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerTokens:
+    """The input of one call by layer, in the order of `LAYERS`. `at`: seconds since the epoch."""
+
+    call: int
+    turn: int | None
+    at: float
+    tokens: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Burden:
+    """A part of the prompt that `calls` calls had in their input: `tokens` of it (estimated), for `usd` in all. `tool`:
+    whose output it is, if it is one.
+    """
+
+    name: str
+    layer: str
+    tool: str | None
+    tokens: int
+    calls: int
+    usd: Decimal
+
+
+@dataclass(slots=True)
+class LayerReport:
+    """`layers`: by name, in the order in which they lie in the prompt, then output and pings; all of the bill is in
+    them. `burdens`: the dearest first.
+    """
+
+    layers: dict[str, Spend]
+    calls: list[LayerTokens] = field(default_factory=list)
+    burdens: list[Burden] = field(default_factory=list)
+
+
+def layer_report(ledger: "Ledger", session: SessionRow, book: RateBook) -> LayerReport:
+    """Raises LedgerError for a block that cannot be read."""
+    calls = [call for call in ledger.calls(session.id) if is_billed(call)]
+    prompts = {epoch: list(ledger.prompt(session.id, epoch=epoch)) for epoch in {call.epoch for call in calls}}
+    carried = {epoch: Carried([0, *accumulate(b.tokens for b in blocks)]) for epoch, blocks in prompts.items()}
+    report = LayerReport({name: Spend() for name in (*LAYERS, OUTPUT)})
+    sent: dict[int, int] = {}
+    for call in calls:
+        blocks = prompts[call.epoch][: call.blocks]
+        bill = _add(report, call, blocks, sent.get(call.epoch, 0), book)
+        if bill is not None:
+            carried[call.epoch].add(len(blocks), bill)
+        if call.purpose == "turn":
+            sent[call.epoch] = len(blocks)
+    pings = ledger.pings.of(session.id)
+    if pings:
+        report.layers[PINGS] = Spend()
+    for ping in pings:
+        report.layers[PINGS].add_ping(ping)
+    for epoch, blocks in prompts.items():
+        report.burdens += _burdens(blocks, carried[epoch])
+    report.burdens.sort(key=lambda burden: -burden.usd)
+    return report
+
+
+def _add(report: LayerReport, call: CallRow, blocks: Sequence[Block], sent: int, book: RateBook) -> InputBill | None:
+    """Add a call. Its input, if its layers can be told."""
+    cell = cell_of(call)
+    rates = book.of(call.model, call.started, cell.input)
+    bill, money = input_bill(cell, rates), money_by_counter(cell, rates)
+    sizes = [0] * len(LAYERS)
+    for at, block in enumerate(blocks):
+        layer = block.layer
+        if layer not in (Layer.SYSTEM, Layer.PROJECT):
+            layer = Layer.HISTORY if at < sent else Layer.COMMAND
+        sizes[LAYERS.index(layer.value)] += block.tokens
+    if bill is None or money is None or not sum(sizes):
+        report.layers.setdefault(UNKNOWN, Spend()).add(cell, rates)
+        return None
+    parts = by_part(sizes, bill)
+    for name, part in zip(LAYERS, parts, strict=True):
+        report.layers[name].add_part(part)
+    report.layers[OUTPUT].add_output(cell.output.known, cell.reasoning, money["output"])
+    report.calls.append(LayerTokens(call.number, call.turn, call.started, tuple(part.total for part in parts)))
+    return bill
+
+
+def _burdens(blocks: Sequence[Block], carried: Carried) -> list[Burden]:
+    asked = {call.id: call for block in blocks for call in block.tool_calls}
+    found: list[Burden] = []
+    for carry, block in zip(carried.blocks(), blocks, strict=True):
+        names = _names(block, asked)
+        sizes = [size for _, _, size in names]
+        shares = zip(names, split_tokens(block.tokens, sizes), split(carry.usd, sizes), strict=True)
+        for (name, tool, _), tokens, usd in shares:
+            found.append(Burden(name, block.layer.value, tool, tokens, carry.calls, usd))
+    return found
+
+
+def _names(block: Block, asked: dict[str, ToolCall]) -> list[tuple[str, str | None, int]]:
+    """The parts of a block that a person would tell apart: name, whose output it is, size beside the others."""
+    if block.tool_results:
+        return [_result(result, asked.get(result.call_id)) for result in block.tool_results]
+    if block.layer is Layer.SYSTEM:
+        tools = sum(isinstance(part, ToolSpec) for part in block.parts)
+        return [(f"{tools} tools" if tools else "instructions", None, 1)]
+    if block.layer is Layer.PROJECT:
+        return [("snapshot of the repository", None, 1)]
+    if block.tool_calls:
+        return [("call: " + ", ".join(call_in_words(call) for call in block.tool_calls), None, 1)]
+    kind = "reply" if block.role is Role.ASSISTANT else "command" if is_command(block) else "notice"
+    return [(f"{kind}: {' '.join(block.text.split())[:60]}", None, 1)]
+
+
+def _result(result: ToolResult, call: ToolCall | None) -> tuple[str, str | None, int]:
+    return call_in_words(call), call.name if call else None, len(result.text)
+
+
+def by_tool(report: LayerReport, total: Decimal) -> dict[str, tuple[int, Decimal]]:
+    """How many outputs each tool had in the prompt, and what they cost in USD; what is left of `total` under ""."""
+    tools: dict[str, tuple[int, Decimal]] = {}
+    for burden in report.burdens:
+        if burden.tool is not None:
+            count, usd = tools.get(burden.tool, (0, Decimal(0)))
+            tools[burden.tool] = (count + 1, usd + burden.usd)
+    rest = total - sum((usd for _, usd in tools.values()), Decimal(0))
+    return {**tools, "": (0, rest)}
