@@ -335,6 +335,12 @@ class Ledger:
             for row in self._database.rows("SELECT * FROM call WHERE session = ? ORDER BY number", session_id)
         ]
 
+    def markers(self, session_id: str) -> dict[int, tuple[Marker, ...]]:
+        """Where the session's calls were marked, by their ids."""
+        rows = self._database.rows("SELECT id, markers FROM call WHERE session = ?", session_id)
+        with readable(session_id):
+            return {row["id"]: tuple(Marker(blocks, ttl) for blocks, ttl in json.loads(row["markers"])) for row in rows}
+
     def turn_calls(self, session_id: str) -> int:
         """How many calls the session's turns have made."""
         query = "SELECT count(*) AS calls FROM call WHERE session = ? AND purpose = 'turn'"
