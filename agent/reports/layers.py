@@ -1,7 +1,7 @@
 """What the layers of a session's prompts have cost, and which files and tool outputs were dear to carry."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
@@ -77,9 +77,7 @@ def layer_report(ledger: "Ledger", session: SessionRow, book: RateBook) -> Layer
         report.layers[PINGS] = Spend()
     for ping in pings:
         report.layers[PINGS].add_ping(ping)
-    for epoch, blocks in prompts.items():
-        report.burdens += _burdens(blocks, carried[epoch])
-    report.burdens.sort(key=lambda burden: -burden.usd)
+    report.burdens = _burdens([(blocks, carried[epoch]) for epoch, blocks in sorted(prompts.items())])
     return report
 
 
@@ -105,35 +103,42 @@ def _add(report: LayerReport, call: CallRow, blocks: Sequence[Block], sent: int,
     return bill
 
 
-def _burdens(blocks: Sequence[Block], carried: Carried) -> list[Burden]:
-    asked = {call.id: call for block in blocks for call in block.tool_calls}
-    found: list[Burden] = []
-    for carry, block in zip(carried.blocks(), blocks, strict=True):
-        names = _names(block, asked)
-        sizes = [size for _, _, size in names]
-        shares = zip(names, split_tokens(block.tokens, sizes), split(carry.usd, sizes), strict=True)
-        for (name, tool, _), tokens, usd in shares:
-            found.append(Burden(name, block.layer.value, tool, tokens, carry.calls, usd))
-    return found
+def _burdens(epochs: Sequence[tuple[Sequence[Block], Carried]]) -> list[Burden]:
+    """The dearest first. What several epochs carried, maybe folded in the later ones, is one."""
+    found: dict[str, Burden] = {}
+    for blocks, carried in epochs:
+        asked = {call.id: call for block in blocks for call in block.tool_calls}
+        for carry, block in zip(carried.blocks(), blocks, strict=True):
+            names = _names(block, asked)
+            sizes = [size for *_, size in names]
+            shares = zip(names, split_tokens(block.tokens, sizes), split(carry.usd, sizes), strict=True)
+            for (key, name, tool, _), tokens, usd in shares:
+                before = found.get(key, Burden(name, block.layer.value, tool, tokens, 0, Decimal(0)))
+                found[key] = replace(before, calls=before.calls + carry.calls, usd=before.usd + usd)
+    return sorted(found.values(), key=lambda burden: -burden.usd)
 
 
-def _names(block: Block, asked: dict[str, ToolCall]) -> list[tuple[str, str | None, int]]:
-    """The parts of a block that a person would tell apart: name, whose output it is, size beside the others."""
+def _names(block: Block, asked: dict[str, ToolCall]) -> list[tuple[str, str, str | None, int]]:
+    """The parts of a block that a person would tell apart: what it is known by in all epochs, its name, whose output it
+    is, its size beside the others.
+    """
     if block.tool_results:
         return [_result(result, asked.get(result.call_id)) for result in block.tool_results]
     if block.layer is Layer.SYSTEM:
         tools = sum(isinstance(part, ToolSpec) for part in block.parts)
-        return [(f"{tools} tools" if tools else "instructions", None, 1)]
+        return [(block.digest, f"{tools} tools" if tools else "instructions", None, 1)]
     if block.layer is Layer.PROJECT:
-        return [("snapshot of the repository", None, 1)]
+        return [(block.digest, "snapshot of the repository", None, 1)]
     if block.tool_calls:
-        return [("call: " + ", ".join(call_in_words(call) for call in block.tool_calls), None, 1)]
+        return [
+            (block.tool_calls[0].id, "call: " + ", ".join(call_in_words(call) for call in block.tool_calls), None, 1)
+        ]
     kind = "reply" if block.role is Role.ASSISTANT else "command" if is_command(block) else "notice"
-    return [(f"{kind}: {' '.join(block.text.split())[:60]}", None, 1)]
+    return [(block.digest, f"{kind}: {' '.join(block.text.split())[:60]}", None, 1)]
 
 
-def _result(result: ToolResult, call: ToolCall | None) -> tuple[str, str | None, int]:
-    return call_in_words(call), call.name if call else None, len(result.text)
+def _result(result: ToolResult, call: ToolCall | None) -> tuple[str, str, str | None, int]:
+    return f"result {result.call_id}", call_in_words(call), call.name if call else None, len(result.text)
 
 
 def by_tool(report: LayerReport, total: Decimal) -> dict[str, tuple[int, Decimal]]:

@@ -176,12 +176,16 @@ class _Create:
         return flavour.overflow(size, asked, context) if size + (asked if both else 0) > context else None
 
     def _withheld(self, body: Body) -> Failure | None:
-        """DeepSeek: the reasoning before a call must come back with it."""
+        """DeepSeek: the reasoning before a call must come back with it in its turn; of earlier turns the field must be
+        there, but may be empty (continuedev/continue#11285, earendil-works/pi#3835).
+        """
         if not self._api.flavour.returns_reasoning:
             return None
+        last = max((number for number, said in enumerate(body["messages"]) if said["role"] == "user"), default=0)
         for number, said in enumerate(body["messages"]):
             ids = {call.get("id") for call in said.get("tool_calls") or []}
-            if ids & self._api.thought and not said.get("reasoning_content"):
+            told = said.get("reasoning_content") if number > last else "reasoning_content" in said
+            if ids & self._api.thought and not told:
                 text = f"Missing `reasoning_content` field in the assistant message at message index {number}."
                 return refused(text, None, "invalid_request_error")
         return None
