@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from agent.database import Database
@@ -35,6 +35,8 @@ class Selection:
     until: float | None = None
 
     def covers(self, at: float) -> bool:
+        """Whether a call that began at `at` belongs to it."""
+        at = at // CELL_S * CELL_S
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
@@ -49,7 +51,8 @@ class Count:
 @dataclass(frozen=True, slots=True)
 class Cell:
     """Sums of `calls` calls of one model. `at`: when their quarter of an hour began; `price`: where their price is
-    from; `cause`: why they missed `missed` tokens. `usd` is the sum of the known prices.
+    from; `cause`: why they missed `missed` tokens. `usd` is the sum of the known prices, `seconds` the time of the
+    calls, as far as it is known.
     """
 
     model: str
@@ -66,6 +69,7 @@ class Cell:
     usd: Decimal
     unpriced: int
     missed: int
+    seconds: float
 
     @property
     def input(self) -> int:
@@ -93,10 +97,15 @@ _BILLED: Final = (
     "NOT (status = 'failed' AND fresh IS NULL AND cache_read IS NULL AND cache_write IS NULL AND output IS NULL)"
 )
 """A call that was refused before anything was read is not billed."""
+_SENSELESS: Final = " OR ".join(
+    f"typeof({name}) NOT IN ('integer', 'null')"
+    for name in ("fresh", "cache_read", "cache_write", "cache_write_long", "output", "reasoning", "missed")
+)
+"""Texts, which SQLite would count as 0."""
 _CELLS: Final = (
     f"SELECT model, price, CAST(started / {CELL_S} AS INTEGER) * {CELL_S} AS quarter, cause, count(*), "
     + ", ".join(f"coalesce(sum({each}), 0), count(*) - count({each})" for each in _SUMMED)
-    + ", sum_decimal(cost_usd), count(*) - count(cost_usd), coalesce(sum(missed), 0) "
+    + ", sum_decimal(cost_usd), count(*) - count(cost_usd), coalesce(sum(missed), 0), coalesce(sum(duration_s), 0.0) "
     + f"FROM call WHERE session = ? AND {_BILLED} GROUP BY model, price, quarter, cause, {_BAND}"
 )
 
@@ -107,9 +116,11 @@ class _SumDecimal:
     def __init__(self) -> None:
         self._sum = Decimal(0)
 
-    def step(self, value: str | None) -> None:
-        if value is not None:
-            self._sum += Decimal(value)
+    def step(self, value: object) -> None:
+        try:
+            self._sum += Decimal(0) if value is None else Decimal(str(value))
+        except InvalidOperation:  # raised to whoever reads the cell: from here SQLite would hide what it was
+            self._sum = Decimal("NaN")
 
     def finalize(self) -> str:
         return str(self._sum)
@@ -147,7 +158,7 @@ class CostRecord:
             *values,
         )
         speeds = [Speed(*row) for row in rows]
-        return [speed for speed in speeds if selection.covers(speed.at // CELL_S * CELL_S)]
+        return [speed for speed in speeds if selection.covers(speed.at)]
 
     def refresh(self) -> None:
         """Make the cells of all sessions that lack them: after an import, so that the next report is quick."""
@@ -166,6 +177,8 @@ class CostRecord:
 
     def _make(self, connection: sqlite3.Connection, session: str) -> None:
         with readable(session):
+            if connection.execute(f"SELECT 1 FROM call WHERE session = ? AND ({_SENSELESS})", (session,)).fetchone():
+                raise ValueError("a count of tokens is no number")
             cells = [list(row) for row in connection.execute(_CELLS, (session,))]
             connection.execute("INSERT OR REPLACE INTO summary VALUES (?, ?)", (session, json.dumps(cells)))
 
@@ -189,7 +202,9 @@ def _where(selection: Selection) -> tuple[str, list[object]]:
 
 def _cell(values: list[Any]) -> Cell:
     model, price, at, cause, calls, *rest = values
-    counts, (usd, unpriced, missed) = rest[:-3], rest[-3:]
+    counts, (usd, unpriced, missed, seconds) = rest[:-4], rest[-4:]
     fresh, read, short, long, output, reasoning = (Count(*pair) for pair in zip(counts[::2], counts[1::2], strict=True))
     tokens = (fresh, read, short, long, output, reasoning)
-    return Cell(model, price, at, cause, calls, *tokens, Decimal(usd), unpriced, missed)
+    if not (money := Decimal(usd)).is_finite():
+        raise ValueError("a price is no number")
+    return Cell(model, price, at, cause, calls, *tokens, money, unpriced, missed, seconds)

@@ -68,6 +68,10 @@ class PingRecord:
         )
         return [(float(row["at"]), Decimal(row["cost_usd"])) for row in rows]
 
+    def all(self) -> list[Ping]:
+        """The pings of all sessions in order."""
+        return [_ping(row) for row in self._database.rows("SELECT * FROM ping ORDER BY id")]
+
     def spent(self, since: float, session: str | None = None) -> Decimal:
         """USD spent on pings that began after `since`, by one session or by all; those of unknown price left out."""
         rows = self._database.rows(

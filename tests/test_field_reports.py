@@ -15,7 +15,7 @@ from desk import Desk, compact
 from emulator import Call, Emulator, ManualClock, Read, Recorded, Reply, assert_extends, play, raw_prefix
 
 from agent.ledger import Ledger
-from agent.reports.cost import CostReport, print_report
+from agent.reports.cost import CostReport, print_calls
 from agent.reports.explain import explain, print_explanations
 from context.forecast import Cause
 
@@ -219,6 +219,6 @@ def test_a_server_that_says_nothing_of_its_cache_has_unknown_counters_and_no_pri
     assert shown.count("The provider does not report what it read from its cache.\n") == 2
     with Ledger.open(desk.folders.ledger) as ledger:
         (row,) = ledger.sessions()
-        print_report(CostReport.of(row, ledger.calls(row.id), []))
+        print_calls(CostReport.of(row, ledger.calls(row.id), []), 40)
     (total,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("total"))
     assert total.split() == ["total", "unknown", "unknown", "unknown", "40", "unknown", "unknown", "price"]

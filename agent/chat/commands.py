@@ -103,11 +103,13 @@ async def _mode(context: Context, given: str) -> Outcome:
 
 @_command("cost", "", "What this session has cost, call by call")
 async def _cost(context: Context, given: str) -> Outcome:
-    from agent.reports.cost import CostReport, print_report
+    from agent.backend_choice import load_catalog
+    from agent.rates import RateBook
+    from agent.reports.session_cost import print_session, session_cost
 
     row, ledger = context.row(), context.ledger
-    report = CostReport.of(row, ledger.calls(row.id), ledger.pings.of(row.id))
-    await context.front.show(lambda: print_report(report))
+    cost = session_cost(ledger, row, RateBook(load_catalog(context.folders)))
+    await context.front.show(lambda: print_session(cost))
     return None
 
 

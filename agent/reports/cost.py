@@ -127,18 +127,21 @@ def _median(values: list[float | None]) -> float | None:
     return median(known) if known else None
 
 
-def print_report(report: CostReport) -> None:
-    """The report as a table on standard output."""
+def print_calls(report: CostReport, most: int) -> None:
+    """Call by call on standard output, the last `most` of them."""
     from rich.table import Table
 
     console = report_console()
-    console.print(f"Session {report.session.id} · {report.session.title}", markup=False, highlight=False)
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column("call", justify="right")
     for name in ("fresh", "reused" if report.local else "read", "write", "output", "hit rate", "cost", "TTFT", "TPS"):
         table.add_column(name, justify="right")
     table.add_column("status")
-    for call in report.calls:
+    if (left := len(report.calls) - most) > 0:
+        console.print(
+            f"The last {most} calls, of {left + most:,}: --by call, --json and --csv have them all.", style="dim"
+        )
+    for call in report.calls[-most:]:
         usage = call.usage
         table.add_row(
             *(str(call.number), tokens(usage.fresh), tokens(usage.cache_read), tokens(usage.cache_write)),

@@ -1,6 +1,6 @@
 """What the layers of a session's prompts have cost, and which files and tool outputs were dear to carry."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import accumulate
@@ -58,27 +58,38 @@ class LayerReport:
     burdens: list[Burden] = field(default_factory=list)
 
 
-def layer_report(ledger: "Ledger", session: SessionRow, book: RateBook) -> LayerReport:
-    """Raises LedgerError for a block that cannot be read."""
-    calls = [call for call in ledger.calls(session.id) if is_billed(call)]
+def layer_report(
+    ledger: "Ledger", session: SessionRow, book: RateBook, covers: Callable[[float], bool] = lambda _: True
+) -> LayerReport:
+    """Of the calls and pings in whose quarter of an hour `covers` is true.
+
+    Raises LedgerError for a block that cannot be read.
+    """
+    calls = [call for call in ledger.calls(session.id) if is_billed(call) and covers(call.started)]
     prompts = {epoch: list(ledger.prompt(session.id, epoch=epoch)) for epoch in {call.epoch for call in calls}}
     carried = {epoch: Carried([0, *accumulate(b.tokens for b in blocks)]) for epoch, blocks in prompts.items()}
     report = LayerReport({name: Spend() for name in (*LAYERS, OUTPUT)})
     sent: dict[int, int] = {}
     for call in calls:
         blocks = prompts[call.epoch][: call.blocks]
-        bill = _add(report, call, blocks, sent.get(call.epoch, 0), book)
+        if call.epoch not in sent:  # what a new epoch carries on was sent before, in other words
+            sent[call.epoch] = _before_last_command(blocks)
+        bill = _add(report, call, blocks, sent[call.epoch], book)
         if bill is not None:
             carried[call.epoch].add(len(blocks), bill)
         if call.purpose == "turn":
             sent[call.epoch] = len(blocks)
-    pings = ledger.pings.of(session.id)
+    pings = [ping for ping in ledger.pings.of(session.id) if covers(ping.at)]
     if pings:
         report.layers[PINGS] = Spend()
     for ping in pings:
         report.layers[PINGS].add_ping(ping)
     report.burdens = _burdens([(blocks, carried[epoch]) for epoch, blocks in sorted(prompts.items())])
     return report
+
+
+def _before_last_command(blocks: Sequence[Block]) -> int:
+    return max((at for at, block in enumerate(blocks) if is_command(block)), default=0)
 
 
 def _add(report: LayerReport, call: CallRow, blocks: Sequence[Block], sent: int, book: RateBook) -> InputBill | None:

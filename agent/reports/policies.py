@@ -1,7 +1,7 @@
 """The policies that `agent cost --what-if` compares, made of the same decisions that the program makes."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from types import MappingProxyType
@@ -99,16 +99,17 @@ class Deciding:
         if not policy.cached:
             return Way(cached=False, scope=scope, factors=factors, pinger=None)
         settings = replace(self.settings, cache_ttl=policy.ttl, keepalive=policy.keepalive)
-        keeping = None if policy.keepalive == "off" else _Keeping(self, policy.keepalive, self._prewarmed())
+        keeping = None if policy.keepalive == "off" else _Keeping(self, policy.keepalive, self.prewarmed())
         pinger = keeping if policy.every is None else _Every(policy.every, self.known)
-        calls = [request.at for request in self.recorded.record.requests if request.kind != "ping"]
 
-        def otherwise() -> Otherwise:
-            pinged = [at for at, _ in keeping.spent] if keeping else []
-            return Otherwise(self.recorded.session.id, [*calls, *pinged])
+        def uses(scope: Scope) -> list[float]:
+            """Of a cache, until now: the calls as they were, and this policy's pings."""
+            calls = [request for request in self.recorded.record.requests if request.kind in ("call", "aside")]
+            mine = [call.at for call in calls if scope.endpoint == _ELSEWHERE or _is_of(call.scope, scope)]
+            return mine + [at for at, of in (keeping.pinged if keeping else []) if _is_of(of, scope)]
 
         def choose(scope: Scope) -> Choose:
-            return self._chooser(scope, settings, otherwise)
+            return self._chooser(scope, settings, lambda: Otherwise(self.recorded.session.id, uses(scope)))
 
         return Way(scope=scope, factors=factors, choose=choose, pinger=pinger)
 
@@ -131,10 +132,15 @@ class Deciding:
             otherwise=otherwise,
         )
 
-    def _prewarmed(self) -> list[tuple[float, Decimal]]:
+    def prewarmed(self) -> list[tuple[float, Decimal]]:
         """What the session has paid for pre-warms, which its budget for pings pays too."""
         requests = zip(self.recorded.record.requests, self.recorded.costs, strict=True)
         return [(request.at, usd) for request, usd in requests if request.kind == "prewarm" and usd is not None]
+
+
+def _is_of(one: Scope, other: Scope) -> bool:
+    """Whether both are the same model at the same place, with whatever effort."""
+    return (one.endpoint, one.model) == (other.endpoint, other.model)
 
 
 @dataclass(slots=True)
@@ -154,11 +160,12 @@ class _Every:
 
 @dataclass(slots=True)
 class _Keeping:
-    """As `agent.keeper.Keeper` does it. `spent`: when, and how much."""
+    """As `agent.keeper.Keeper` does it. `spent`: when, and how much; `pinged`: when, and in which cache."""
 
     deciding: Deciding
     policy: Keepalive
     spent: list[tuple[float, Decimal]]
+    pinged: list[tuple[float, Scope]] = field(default_factory=list)
 
     def due(self, lease: Entry) -> float:
         ttl = lease.ttl or 0.0
@@ -183,6 +190,7 @@ class _Keeping:
         )
         if decision.ping:
             self.spent.append((at, ping))
+            self.pinged.append((at, scope))
         return decision.ping
 
     def _budget(self, at: float) -> Decimal:

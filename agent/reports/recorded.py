@@ -79,7 +79,7 @@ def recorded(ledger: Ledger, session: SessionRow, catalog: Catalog, now: float) 
         (request, call.cost_usd, call) for request, call in zip(billed, usable, strict=True)
     ]
     entries += [(ping, usd, None) for ping, usd in _pings(ledger, session.id, pings, billed)]
-    entries.sort(key=lambda entry: entry[0].at)
+    entries.sort(key=lambda entry: (entry[0].at, entry[2] is not None))  # a ping goes ahead of the call that it serves
     record = Record([request for request, _, _ in entries], rules_of(catalog))
     return Recorded(
         session=session,

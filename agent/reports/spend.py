@@ -14,6 +14,7 @@ from agent.ledger_rows import CallRow
 from agent.ping_record import Ping
 from agent.rates import Rates
 from backends.base import Usage
+from backends.llama.models import is_local
 from context.attribution import InputBill, split
 from context.forecast import Cause
 
@@ -42,7 +43,7 @@ class Sum:
 class Spend:
     """Start with `Spend()` and add to it. `tokens` and `usd` by counter (USD of what a price is known for); `cost` is
     the bill, of which pings are a part; `saved` against no caching at all; `lost` by cause: tokens, and what they cost
-    above the price of a read.
+    above the price of a read. `local_s`: seconds that a local model worked.
     """
 
     calls: int = 0
@@ -53,6 +54,7 @@ class Spend:
     pings_usd: Sum = field(default_factory=Sum)
     saved: Sum = field(default_factory=Sum)
     lost: dict[str, tuple[int, Sum]] = field(default_factory=dict)
+    local_s: float = 0.0
 
     @property
     def input(self) -> Sum:
@@ -77,6 +79,7 @@ class Spend:
     def add(self, cell: Cell, rates: Rates | None) -> None:
         """Calls. `rates` None: not known."""
         self.calls += cell.calls
+        self.local_s += cell.seconds if is_local(cell.model) else 0.0
         counts = _counts(cell)
         for name, count in (*counts.items(), ("reasoning", cell.reasoning)):
             self.tokens[name] = self.tokens[name].plus(count.known, count.unknown)
@@ -110,6 +113,21 @@ class Spend:
         self.tokens["reasoning"] = self.tokens["reasoning"].plus(reasoning.known, reasoning.unknown)
         self.usd["output"] = self.usd["output"].plus(usd)
         self.cost = self.cost.plus(usd)
+
+    def merge(self, other: "Spend") -> None:
+        """Add all of `other`."""
+        self.calls += other.calls
+        self.pings += other.pings
+        self.local_s += other.local_s
+        for sums, more in ((self.tokens, other.tokens), (self.usd, other.usd)):
+            for name, each in more.items():
+                sums[name] = sums[name].plus(each.known, each.unknown)
+        self.cost = self.cost.plus(other.cost.known, other.cost.unknown)
+        self.pings_usd = self.pings_usd.plus(other.pings_usd.known, other.pings_usd.unknown)
+        self.saved = self.saved.plus(other.saved.known, other.saved.unknown)
+        for cause, (tokens, usd) in other.lost.items():
+            before, lost = self.lost.get(cause, (0, Sum()))
+            self.lost[cause] = (before + tokens, lost.plus(usd.known, usd.unknown))
 
     def _save(self, cell: Cell, rates: Rates | None, parts: Mapping[str, Decimal] | None) -> None:
         known = not cell.unpriced and not any(count.unknown for count in _counts(cell).values())
@@ -177,6 +195,7 @@ def cell_of(call: CallRow) -> Cell:
         usd=call.cost_usd or Decimal(0),
         unpriced=0 if call.cost_usd is not None else 1,
         missed=missed or 0,
+        seconds=call.duration_s or 0.0,
     )
 
 
