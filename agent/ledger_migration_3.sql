@@ -1,6 +1,7 @@
 -- From format 3 to 4: sessions of other agents, read from their logs. What is there is ours.
 ALTER TABLE session ADD COLUMN origin TEXT;
 ALTER TABLE call ADD COLUMN foreign_id TEXT;
+ALTER TABLE call ADD COLUMN policy TEXT;
 CREATE UNIQUE INDEX call_foreign ON call (session, foreign_id) WHERE foreign_id IS NOT NULL;
 CREATE TABLE summary (session TEXT PRIMARY KEY REFERENCES session(id), cells TEXT NOT NULL) WITHOUT ROWID;
 CREATE TRIGGER call_added AFTER INSERT ON call WHEN NEW.foreign_id IS NULL BEGIN DELETE FROM summary WHERE session = NEW.session; END;

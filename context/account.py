@@ -6,7 +6,7 @@ the provider did of itself: it dropped a prefix before its time, kept one longer
 sent. That would have happened under any policy, and an account of another policy takes it over from here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from context.billed import Billed, BilledSizes, RulesOf, sizes_of
@@ -15,6 +15,8 @@ from context.breakpoints import Marker
 from context.cache_rules import CacheRules, Ttl
 from context.cachemodel import Entry, Scope
 from context.forecast import Forecast, Sent, forecast, settle, slack
+from context.lease import leases
+from context.prompt import Prompt
 from context.usage import Usage
 
 
@@ -42,12 +44,15 @@ class Event:
 @dataclass(frozen=True, slots=True)
 class Fact:
     """Of a recorded request. `said`: its input by the rules, once the `event` has happened; `hit`: the prefix that it
-    read then.
+    read then. `warm`: the layers that were warm before it, as far as was known, and how long they live. `lease`: what
+    could be renewed after it.
     """
 
     said: Usage
     hit: str | None
     event: Event
+    warm: Mapping[Layer, Ttl]
+    lease: Entry | None
 
 
 @dataclass(slots=True)
@@ -63,16 +68,27 @@ class Cache:
         self.entries.update({(entry.key, entry.prefix): entry for entry in entries})
 
 
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The last request of a turn, which a ping repeats. `number`: its place in the record."""
+
+    number: int
+    scope: Scope
+    markers: tuple[Marker, ...]
+    made: Forecast
+
+
 class Account:
-    """Of one cache, or of all that a session used. `rules_of` its models."""
+    """Of the caches that a session uses, whose models follow `rules_of`, and of what it has sent last."""
 
     def __init__(self, rules_of: RulesOf) -> None:
         self.cache = Cache()
+        self.plan: Plan | None = None
+        self._sent: Sent | None = None  # on whatever model
+        self._mine: dict[Scope, Sent] = {}  # in each cache
         self._rules_of = rules_of
 
-    def forecast(
-        self, request: Billed, scope: Scope, markers: Sequence[Marker], sizes: BilledSizes, last: Sent | None
-    ) -> Forecast:
+    def forecast(self, request: Billed, scope: Scope, markers: Sequence[Marker], sizes: BilledSizes) -> Forecast:
         """What `request` is billed in `scope`, by the rules."""
         return forecast(
             request.prompt,
@@ -82,10 +98,47 @@ class Account:
             scope=scope,
             rules=self._rules_of(scope.model),
             entries=self.cache,
-            last=last,
+            last=self._sent if request.kind in ("call", "aside") else None,
             now=request.at,
             epoch=request.epoch,
         )
+
+    def sent(self, number: int, request: Billed, scope: Scope, markers: tuple[Marker, ...], made: Forecast) -> None:
+        """A request of a turn was answered."""
+        self.plan = Plan(number, scope, markers, made)
+        self._sent = self._mine[scope] = Sent(scope, request.prompt.length, request.prompt.digest, request.epoch)
+
+    def goes_on(self, request: Billed, scope: Scope) -> Sent | None:
+        """The last request of a turn in this cache, if `request` goes on from it."""
+        mine = self._mine.get(scope)
+        if mine is None or mine.epoch != request.epoch or mine.blocks > request.prompt.length:
+            return None
+        return mine
+
+    def warm(self, request: Billed, scope: Scope) -> dict[Layer, Ttl]:
+        """The layers that are warm before `request`, and how long they live."""
+        rules, mine = self._rules_of(scope.model), self.goes_on(request, scope)
+        prompt = request.prompt.at(mine.blocks) if mine else request.prompt
+        entries = {lease.layer: lease.entry for lease in leases(prompt, scope, rules, self.cache)}
+        if request.kind == "prewarm":  # it is the head of a conversation that may be warm itself
+            kept = self.renewable() if self.plan and self.plan.scope == scope else None
+            entries[Layer.HISTORY] = kept[1] if kept else None
+        return {
+            layer: "long" if (entry.ttl or 0.0) > (rules.ttl_short or 0.0) else "short"
+            for layer, entry in entries.items()
+            if entry is not None and entry.alive(request.at)
+        }
+
+    def renewable(self) -> tuple[Prompt, Entry] | None:
+        """The longest prefix of the conversation that is known to have been cached; the head alone is none."""
+        if self.plan is None:
+            return None
+        key = self.plan.scope.key(self._rules_of(self.plan.scope.model), head=False)
+        for place in reversed(self.plan.made.places):
+            entry = None if place.head else self.cache.find(key, place.node.digest)
+            if entry is not None:
+                return place.node, entry
+        return None
 
     def settle(self, made: Forecast, usage: Usage, scope: Scope, sizes: BilledSizes) -> None:
         """The request was billed `usage`."""
@@ -119,23 +172,25 @@ class Record:
         self.requests = tuple(sorted(requests, key=lambda each: each.at))
         self.rules_of = rules_of
         self.sizes = sizes_of(self.requests, rules_of)
-        account, facts = Account(rules_of), []
-        last: Sent | None = None
-        for request, sizes in zip(self.requests, self.sizes, strict=True):
-            facts.append(_fact(account, request, sizes, last if request.kind in ("call", "aside") else None))
-            if request.kind == "call":
-                last = Sent(request.scope, request.prompt.length, request.prompt.digest, request.epoch)
-        self.facts = tuple(facts)
+        account = Account(rules_of)
+        self.facts = tuple(
+            _fact(account, number, each, self.sizes[number]) for number, each in enumerate(self.requests)
+        )
 
 
-def _fact(account: Account, request: Billed, sizes: BilledSizes, last: Sent | None) -> Fact:
-    made = account.forecast(request, request.scope, request.markers, sizes, last)
+def _fact(account: Account, number: int, request: Billed, sizes: BilledSizes) -> Fact:
+    scope, markers = request.scope, request.markers
+    warm = account.warm(request, scope)
+    made = account.forecast(request, scope, markers, sizes)
     event = _event(account, request, made, sizes)
     if event != Event():
-        account.happen(event, request, request.scope, sizes)
-        made = account.forecast(request, request.scope, request.markers, sizes, last)
-    account.settle(made, request.usage, request.scope, sizes)
-    return Fact(made.usage, made.hit.entry.prefix if made.hit else None, event)
+        account.happen(event, request, scope, sizes)
+        made = account.forecast(request, scope, markers, sizes)
+    account.settle(made, request.usage, scope, sizes)
+    if request.kind == "call":
+        account.sent(number, request, scope, markers, made)
+    kept = account.renewable()
+    return Fact(made.usage, made.hit.entry.prefix if made.hit else None, event, warm, kept[1] if kept else None)
 
 
 def _event(account: Account, request: Billed, made: Forecast, sizes: BilledSizes) -> Event:

@@ -32,7 +32,9 @@ RulesOf = Callable[[str], CacheRules]
 
 @dataclass(frozen=True, slots=True)
 class Billed:
-    """A request whose input counters are known. `markers` as they were sent; an automatic cache has none."""
+    """A request whose input counters are known. `markers` as they were sent; an automatic cache has none. `policy`: the
+    name of the one in force then, None: not known.
+    """
 
     kind: Kind
     at: float
@@ -42,6 +44,7 @@ class Billed:
     dialect: str
     markers: tuple[Marker, ...]
     usage: Usage
+    policy: str | None = None
 
     @property
     def total(self) -> int:

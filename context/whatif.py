@@ -14,15 +14,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol
 
-from context.account import Account, Fact, Record
+from context.account import Account, Fact, Plan, Record
 from context.billed import Billed, BilledSizes, Kind, layer_of
 from context.block import Layer
 from context.breakpoints import ALL_SHORT, Marker, plan_markers
 from context.cache_rules import CacheRules, Ttl
 from context.cachemodel import Entry, Scope
 from context.economics import Activity, margin_of
-from context.forecast import Forecast, Sent
-from context.lease import leases
+from context.forecast import Forecast
 from context.pauses import After
 from context.prompt import Prompt
 from context.ttl import TtlChoice
@@ -56,7 +55,11 @@ class Pinger(Protocol):
         ...
 
     def pays(self, at: float, lease: Entry, wait: Wait, scope: Scope) -> bool:
-        """Whether it goes out. Asked in order of time; what it says yes to is sent."""
+        """Whether it goes out."""
+        ...
+
+    def sent(self, at: float, lease: Entry, scope: Scope) -> None:
+        """It has gone out."""
         ...
 
 
@@ -65,7 +68,8 @@ class Way:
     """A policy, on a model. `cached` False: nothing is ever marked or read. `scope`: the cache of another model, and
     `factors` its tokens for each that was billed by a model (1 where there is none); None: each request is made where
     it was made. `choose`: the times to
-    live in a cache; None: as recorded. `pinger` "recorded": pings go out when they did; None: never.
+    live in a cache; None: as recorded. `pinger` "recorded": pings go out when they did; None: never. `policy`: its name
+    in the record: where it was in force and the same is warm, it does what it did.
     """
 
     cached: bool = True
@@ -73,6 +77,7 @@ class Way:
     factors: Mapping[str, float] = field(default_factory=dict)
     choose: Callable[[Scope], Choose] | None = None
     pinger: Pinger | Literal["recorded"] | None = "recorded"
+    policy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +103,6 @@ def run(record: Record, way: Way, waits: Sequence[Wait] = (), failed: Sequence[f
     return _Run(record, way, waits, failed).run()
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """The last request of a turn, which pings repeat: as `agent.forecaster.Plan`."""
-
-    number: int
-    scope: Scope
-    markers: tuple[Marker, ...]
-    made: Forecast
-
-
 class _Run:
     def __init__(self, record: Record, way: Way, waits: Sequence[Wait], failed: Sequence[float]) -> None:
         self._record, self._way = record, way
@@ -117,9 +112,6 @@ class _Run:
         scaled = {id(sizes): sizes.scaled(factor) for sizes, factor in zip(record.sizes, self._factors, strict=True)}
         self._sizes = [scaled[id(sizes)] for sizes in record.sizes]
         self._ttl: Mapping[Layer, Ttl] = ALL_SHORT
-        self._sent: Sent | None = None  # the last request of a turn, on whatever model
-        self._mine: dict[Scope, Sent] = {}  # and the last one in each cache
-        self._plan: _Plan | None = None
         self._happened = 0  # requests of the record whose events are in the account
         self._made: list[Made] = []
 
@@ -147,18 +139,19 @@ class _Run:
     # Requests of the record
 
     def _request(self, number: int, request: Billed, scope: Scope) -> None:
-        self._settle_ttl(number, request, scope)
-        markers = self._markers(number, request, scope)
+        self._catch_up(number - 1)
+        markers = request.markers
+        if self._settles_otherwise(number, request, scope):
+            self._settle_ttl(number, request, scope)
+            markers = self._markers(number, request, scope)
         made = self._serve(number, request, scope, markers)
         if made is not None and request.kind == "call":
-            self._plan = _Plan(number, scope, markers, made)
-            self._sent = self._mine[scope] = Sent(scope, request.prompt.length, request.prompt.digest, request.epoch)
+            self._account.sent(number, request, scope, markers, made)
 
     def _serve(self, number: int, request: Billed, scope: Scope, markers: Sequence[Marker]) -> Forecast | None:
         """Bill the recorded request. None: it is not made, because there is nothing to write."""
         self._catch_up(number)
-        last = self._sent if request.kind in ("call", "aside") else None
-        made = self._account.forecast(request, scope, markers, self._sizes[number], last)
+        made = self._account.forecast(request, scope, markers, self._sizes[number])
         said = self._record.facts[number].said
         if request.kind == "prewarm" and said.cache_write and not made.usage.cache_write:
             return None
@@ -197,34 +190,32 @@ class _Run:
                 self._account.happen(self._record.facts[at].event, then, self._scope(then), self._sizes[at])
         self._happened = max(self._happened, number + 1)
 
+    def _settles_otherwise(self, number: int, request: Billed, scope: Scope) -> bool:
+        """Whether the policy has to mark the request anew: the same policy marks as it did where the same is warm."""
+        if scope != request.scope:
+            return True
+        if self._way.policy is None or self._way.policy != request.policy:
+            return self._way.choose is not None
+        return self._account.warm(request, scope) != self._record.facts[number].warm
+
     def _settle_ttl(self, number: int, request: Billed, scope: Scope) -> None:
         """As `agent.forecaster.Forecaster` does: what is warm stays as it was written."""
         rules = self._rules(scope)
         if self._way.choose is None or rules.kind != "markers" or rules.ttl_long is None:
             return
-        prompt, sizes, mine = request.prompt, self._sizes[number], self._goes_on(request, scope)
-        held = leases(prompt.at(mine.blocks) if mine else prompt, scope, rules, self._account.cache)
-        warm: dict[Layer, Ttl] = {
-            lease.layer: "long" if (lease.entry.ttl or 0.0) > (rules.ttl_short or 0.0) else "short"
-            for lease in held
-            if lease.entry and lease.warm(request.at)
-        }
+        prompt, sizes, warm = request.prompt, self._sizes[number], self._account.warm(request, scope)
         if Layer.HISTORY in warm:
             ttl = {layer: warm.get(layer, warm[Layer.HISTORY]) for layer in Layer}
         else:
             system = sizes.tokens(prompt.head(Layer.SYSTEM).length, 1.0)
             project = sizes.tokens(prompt.head(Layer.PROJECT).length, 1.0) - system
-            total = sizes.tokens(prompt.length, 1.0)
+            total, plan = sizes.tokens(prompt.length, 1.0), self._account.plan
+            if request.kind == "prewarm" and plan is not None:  # the conversation that it is the head of
+                sent = self._record.requests[plan.number].prompt.length
+                total = max(total, self._sizes[plan.number].tokens(sent, 1.0))
             choices = self._way.choose(scope)(system, project, total, warm, request.at)
             ttl = {layer: choice.ttl for layer, choice in choices.items()}
         self._ttl = {**ttl, Layer.COMMAND: ttl[Layer.HISTORY]}
-
-    def _goes_on(self, request: Billed, scope: Scope) -> Sent | None:
-        """The last request of a turn in this cache, if the prompt goes on from it."""
-        mine = self._mine.get(scope)
-        if mine is None or mine.epoch != request.epoch or mine.blocks > request.prompt.length:
-            return None
-        return mine
 
     def _markers(self, number: int, request: Billed, scope: Scope) -> tuple[Marker, ...]:
         """Where the request is marked: as it was, on another model anew."""
@@ -232,7 +223,7 @@ class _Run:
         if rules.kind != "markers":
             return ()
         if self._way.scope is not None:
-            mine = self._goes_on(request, scope)
+            mine = self._account.goes_on(request, scope)
             scale = self._sizes[number].tokens(prompt.length, 1.0) / max(1, prompt.tokens)
             markers = plan_markers(prompt, rules, mine.blocks if mine else None, scale=scale)
             if request.kind == "aside":  # nobody would read its own end again
@@ -252,25 +243,29 @@ class _Run:
                 self._ping_through(wait, self._way.pinger)
 
     def _ping_through(self, wait: Wait, pinger: Pinger) -> None:
-        while (plan := self._plan) is not None and (kept := self._kept(plan)) is not None:
+        while (plan := self._account.plan) is not None and (kept := self._account.renewable()) is not None:
             node, lease = kept
             at = max(pinger.due(lease), wait.start)
             if lease.ttl is None or at >= wait.end or not lease.alive(at):
                 return
-            number = self._recorded(node, at, margin_of(lease.ttl))
-            if number is None and any(abs(failed - at) <= margin_of(lease.ttl) for failed in self._failed):
+            number, margin = self._recorded(node, at, margin_of(lease.ttl)), margin_of(lease.ttl)
+            if number is None and any(abs(failed - at) <= margin for failed in self._failed):
                 return  # the network or the provider was in the way, or the turn that came
-            if not pinger.pays(at, lease, wait, plan.scope) or not self._ping(plan, node, at, number).cache_read:
+            goes = number is not None
+            if not self._is_as_it_was(plan, lease, margin):
+                goes = pinger.pays(at, lease, wait, plan.scope)
+            if not goes:
+                return
+            pinger.sent(at, lease, plan.scope)
+            if not self._ping(plan, node, at, number).cache_read:
                 return
 
-    def _kept(self, plan: _Plan) -> tuple[Prompt, Entry] | None:
-        """The longest prefix of the conversation that is known to have been cached; the head alone is none."""
-        key = plan.scope.key(self._rules(plan.scope), head=False)
-        for place in reversed(plan.made.places):
-            entry = None if place.head else self._account.cache.find(key, place.node.digest)
-            if entry is not None:
-                return place.node, entry
-        return None
+    def _is_as_it_was(self, plan: Plan, lease: Entry, margin: float) -> bool:
+        """Whether the record tells what the policy does: it was in force, and the lease was the same."""
+        policy, then = self._record.requests[plan.number].policy, self._record.facts[self._happened - 1].lease
+        if self._way.scope is not None or policy is None or policy != self._way.policy or then is None:
+            return False
+        return (then.prefix, then.ttl) == (lease.prefix, lease.ttl) and abs(then.used - lease.used) <= margin
 
     def _recorded(self, node: Prompt, at: float, margin: float) -> int | None:
         """The ping of the record that renewed the same prefix at about that time."""
@@ -282,7 +277,7 @@ class _Run:
                 return number
         return None
 
-    def _ping(self, plan: _Plan, node: Prompt, at: float, number: int | None) -> Usage:
+    def _ping(self, plan: Plan, node: Prompt, at: float, number: int | None) -> Usage:
         """Send what was sent last once more, up to `node`. `number`: the recorded ping that it is."""
         requests, ground = self._record.requests, self._record.requests[plan.number]
         if number is not None:
@@ -294,7 +289,7 @@ class _Run:
             self._catch_up(self._happened)
         markers = tuple(marker for marker in plan.markers if marker.blocks <= node.length)
         request = Billed("ping", at, node, ground.epoch, plan.scope, ground.dialect, markers, Usage())
-        made = self._account.forecast(request, plan.scope, markers, self._sizes[plan.number], None)
+        made = self._account.forecast(request, plan.scope, markers, self._sizes[plan.number])
         rest = ground.rest if node.length == ground.prompt.length else 0
         usage = _by_the_rules(made, rest, Usage(output=0, reasoning=0), self._factors[plan.number])
         return self._bill(number, request, plan.scope, made, usage, self._sizes[plan.number])

@@ -111,7 +111,8 @@ class Deciding:
         def choose(scope: Scope) -> Choose:
             return self._chooser(scope, settings, lambda: Otherwise(self.recorded.session.id, uses(scope)))
 
-        return Way(scope=scope, factors=factors, choose=choose, pinger=pinger)
+        in_force = None if policy.every else f"{policy.ttl}/{policy.keepalive}"
+        return Way(scope=scope, factors=factors, choose=choose, pinger=pinger, policy=in_force)
 
     def price(self, model: str, usage: Usage, at: float) -> Decimal | None:
         """USD by today's tables, as of that time. None: not known."""
@@ -157,6 +158,9 @@ class _Every:
         found = self.known(scope.model)
         return found is not None and can_ping(found[0]) and at - wait.began <= _DAY_S
 
+    def sent(self, at: float, lease: Entry, scope: Scope) -> None:
+        """Nothing follows from it."""
+
 
 @dataclass(slots=True)
 class _Keeping:
@@ -188,10 +192,12 @@ class _Keeping:
             limit_s=deciding.settings.keepalive_minutes * 60,
             budget_usd=float(self._budget(at)),
         )
-        if decision.ping:
-            self.spent.append((at, ping))
-            self.pinged.append((at, scope))
         return decision.ping
+
+    def sent(self, at: float, lease: Entry, scope: Scope) -> None:
+        usd = self.deciding.price(scope.model, Usage(0, lease.tokens, 0, 0, 0, 0), at)
+        self.spent.append((at, usd or Decimal(0)))
+        self.pinged.append((at, scope))
 
     def _budget(self, at: float) -> Decimal:
         """USD that pings may still cost."""

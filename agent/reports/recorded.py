@@ -114,7 +114,11 @@ def _own(ledger: Ledger, calls: Sequence[CallRow]) -> list[Billed]:
             prompt = prompt.append(instruction_block())
         scope = Scope(call.endpoint or "", call.model, call.effort)
         kind: Kind = "aside" if aside else "call"
-        found.append(Billed(kind, call.started, prompt, call.epoch, scope, call.dialect, markers[call.id], call.usage))
+        found.append(
+            Billed(
+                kind, call.started, prompt, call.epoch, scope, call.dialect, markers[call.id], call.usage, call.policy
+            )
+        )
     return found
 
 
@@ -160,19 +164,26 @@ def _pings(
         node = nodes.get(ping.prompt)
         if ping.status != "done" or node is None or not ping.usage.input_total:
             continue
-        before = [call for call in calls if call.at <= ping.at and call.kind == "call"]
-        last = before[-1] if before else None
-        effort = last.scope.effort if last else calls[0].scope.effort if calls else None
-        dialect = last.dialect if last else calls[0].dialect if calls else ""
-        if ping.activity == "prewarm" or last is None:
-            kind: Kind = "prewarm"
-            markers = _head_markers(node, ping.usage)
-        else:
-            kind, markers = "ping", tuple(mark for mark in last.markers if mark.blocks <= node.length)
-        scope = Scope(ping.endpoint, ping.model, effort)
-        epoch = last.epoch if last else 0
-        found.append((Billed(kind, ping.at, node, epoch, scope, dialect, markers, ping.usage), ping.cost_usd))
+        ahead = ping.activity == "prewarm"
+        of = _call_of(ping, calls, ahead=ahead)
+        if of is None:
+            continue
+        kind: Kind = "prewarm" if ahead else "ping"
+        marks = tuple(mark for mark in of.markers if mark.blocks <= node.length)
+        markers = _head_markers(node, ping.usage) if ahead else marks
+        scope = Scope(ping.endpoint, ping.model, of.scope.effort)
+        billed = Billed(kind, ping.at, node, of.epoch, scope, of.dialect, markers, ping.usage, of.policy)
+        found.append((billed, ping.cost_usd))
     return found
+
+
+def _call_of(ping: Ping, calls: Sequence[Billed], *, ahead: bool) -> Billed | None:
+    """The call that a ping repeats, or one that it goes `ahead` of."""
+    turns = [call for call in calls if call.kind == "call"]
+    before = [call for call in turns if call.at <= ping.at]
+    after = [call for call in turns if call.at >= ping.at]
+    found = (after[:1] or before[-1:]) if ahead else (before[-1:] or after[:1])
+    return found[0] if found else None
 
 
 def _head_markers(head: Prompt, usage: Usage) -> tuple[Marker, ...]:
