@@ -22,17 +22,25 @@ class CacheRecord:
         """Every entry, expired ones too."""
         return [Entry(*tuple(row)) for row in self._database.rows("SELECT * FROM cached")]
 
-    def uses(self, endpoint: str, model: str, since: float, before: float, directory: str | None = None) -> list[float]:
+    def uses(
+        self,
+        endpoint: str,
+        model: str,
+        since: float,
+        before: float,
+        directory: str | None = None,
+        but: str | None = None,
+    ) -> list[float]:
         """When requests of `model` were sent from `since` to `before` (seconds since the epoch), in order: by sessions
-        of `directory`, None: of all.
+        of `directory` (None: of all), not counting the session `but`.
         """
         rows = self._database.rows(
             "SELECT u.at FROM (SELECT session, started AS at, endpoint, model FROM call "
             "WHERE status = 'done' OR fresh IS NOT NULL UNION ALL "
             "SELECT session, at, endpoint, model FROM ping WHERE status = 'done') u "
             "JOIN session s ON s.id = u.session WHERE u.endpoint = ? AND u.model = ? AND u.at >= ? AND u.at < ? "
-            "AND (? IS NULL OR s.directory = ?) ORDER BY u.at",
-            *(endpoint, model, since, before, directory, directory),
+            "AND (? IS NULL OR s.directory = ?) AND (? IS NULL OR s.id != ?) ORDER BY u.at",
+            *(endpoint, model, since, before, directory, directory, but, but),
         )
         return [float(row["at"]) for row in rows]
 

@@ -71,6 +71,7 @@ class Caller:
         self._emit = parts.emit
         self._clock = parts.clock
         self._random = parts.random
+        self._policy = parts.policy
         self._forecaster = forecaster
         self._counter = counter
         self._keeper = keeper
@@ -162,6 +163,7 @@ class Caller:
             epoch=session.epoch,
             turn=session.turn,
             purpose=purpose,
+            policy=self._policy,
         )
         self._emit(events.CallStarted(self._number, expected.total, expected.usage, expected.usd, purpose))
         stream = _Stream(self._clock)

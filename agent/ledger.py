@@ -259,6 +259,7 @@ class Ledger:
         epoch: int = 0,
         turn: int | None = None,
         purpose: str = "turn",
+        policy: str | None = None,
     ) -> tuple[int, int]:
         """Record a request, with what is expected of it, before it is sent. Returns the call's id and its number in the
         session.
@@ -269,12 +270,12 @@ class Ledger:
             cursor = connection.execute(
                 "INSERT INTO call "
                 "(session, number, model, dialect, started, blocks, prompt, markers, estimate, endpoint, effort, "
-                "forecast, baseline, epoch, turn, purpose, status) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'open')",
+                "forecast, baseline, epoch, turn, purpose, policy, status) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'open')",
                 (
                     *(session_id, number, model, dialect, started, prompt.length, prompt.digest),
                     *(json.dumps([[marker.blocks, marker.ttl] for marker in markers]), forecast.total),
-                    *(endpoint, effort, forecast.to_json(), baseline, epoch, turn, purpose),
+                    *(endpoint, effort, forecast.to_json(), baseline, epoch, turn, purpose, policy),
                 ),
             )
             return int(cursor.lastrowid or 0), number
@@ -334,6 +335,12 @@ class Ledger:
             call_row(row)
             for row in self._database.rows("SELECT * FROM call WHERE session = ? ORDER BY number", session_id)
         ]
+
+    def markers(self, session_id: str) -> dict[int, tuple[Marker, ...]]:
+        """Where the session's calls were marked, by their ids."""
+        rows = self._database.rows("SELECT id, markers FROM call WHERE session = ?", session_id)
+        with readable(session_id):
+            return {row["id"]: tuple(Marker(blocks, ttl) for blocks, ttl in json.loads(row["markers"])) for row in rows}
 
     def turn_calls(self, session_id: str) -> int:
         """How many calls the session's turns have made."""

@@ -1,6 +1,7 @@
 -- From format 3 to 4: sessions of other agents, read from their logs. What is there is ours.
 ALTER TABLE session ADD COLUMN origin TEXT;
 ALTER TABLE call ADD COLUMN foreign_id TEXT;
+ALTER TABLE call ADD COLUMN policy TEXT;
 CREATE UNIQUE INDEX call_foreign ON call (session, foreign_id) WHERE foreign_id IS NOT NULL;
 CREATE TABLE cell (session TEXT NOT NULL REFERENCES session(id), model TEXT NOT NULL, price TEXT, quarter INTEGER NOT NULL, cause TEXT, length INTEGER NOT NULL, calls INTEGER NOT NULL, fresh INTEGER NOT NULL, no_fresh INTEGER NOT NULL, cache_read INTEGER NOT NULL, no_cache_read INTEGER NOT NULL, write_short INTEGER NOT NULL, no_write_short INTEGER NOT NULL, write_long INTEGER NOT NULL, no_write_long INTEGER NOT NULL, output INTEGER NOT NULL, no_output INTEGER NOT NULL, reasoning INTEGER NOT NULL, no_reasoning INTEGER NOT NULL, usd TEXT NOT NULL, no_usd INTEGER NOT NULL, missed INTEGER NOT NULL, seconds REAL NOT NULL);
 CREATE INDEX cell_session ON cell (session);

@@ -79,7 +79,8 @@ class ForecastRow:
 class CallRow:
     """One request, as it stands in the ledger. Times in seconds, `cost_usd` in USD; None: unknown.
 
-    `baseline`: the id of the call that its audit compares it with.
+    `baseline`: the id of the call that its audit compares it with. `policy`: the settings cache_ttl and keepalive that
+    were in force, such as "auto/auto".
     """
 
     id: int
@@ -108,6 +109,7 @@ class CallRow:
     epoch: int = 0
     turn: int | None = None
     purpose: str = "turn"
+    policy: str | None = None
 
     @property
     def sent(self) -> Sent | None:
@@ -213,6 +215,7 @@ def call_row(row: sqlite3.Row) -> CallRow:
             epoch=row["epoch"],
             turn=row["turn"],
             purpose=row["purpose"],
+            policy=row["policy"],
         )
 
 

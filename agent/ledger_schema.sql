@@ -90,6 +90,7 @@ CREATE TABLE call (
     turn       INTEGER,                 -- 1, 2, … in the session; NULL: not recorded, or in no turn
     purpose    TEXT NOT NULL DEFAULT 'turn', -- turn, or compaction: a request beside the conversation
     foreign_id TEXT,                    -- what the other agent's log knows it by; NULL: a call of ours
+    policy     TEXT,                    -- the settings cache_ttl and keepalive in force: auto/auto; NULL: not recorded
     UNIQUE (session, number)
 );
 

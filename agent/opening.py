@@ -135,7 +135,8 @@ async def open_conversation(
         if row is None or task.fork:
             stack.enter_context(session_lock(folders.data / "locks", session.id))
         directory = show_name(str(task.directory))
-        parts = Parts(session, backend, pricer, around.emit, around.clock, around.random)
+        policy = f"{settings.cache_ttl}/{settings.keepalive}"
+        parts = Parts(session, backend, pricer, around.emit, around.clock, around.random, policy)
         forecaster = _forecaster(parts, task, settings)
         held = forecaster.held(around.clock.now()) if session.resumed else None
         warm = (held.tokens, held.expires) if held else (None, None)

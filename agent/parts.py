@@ -12,7 +12,7 @@ from backends.base import Backend
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """`random` gives numbers in [0, 1)."""
+    """`random` gives numbers in [0, 1). `policy`: the settings cache_ttl and keepalive in force, for the record."""
 
     session: Session
     backend: Backend
@@ -20,3 +20,4 @@ class Parts:
     emit: Callable[[events.Event], None]
     clock: Clock
     random: Callable[[], float]
+    policy: str | None = None

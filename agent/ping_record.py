@@ -60,6 +60,14 @@ class PingRecord:
         """The pings of a session in order."""
         return [_ping(row) for row in self._database.rows("SELECT * FROM ping WHERE session = ? ORDER BY id", session)]
 
+    def by_others(self, session: str, since: float, until: float) -> list[tuple[float, Decimal]]:
+        """When other sessions pinged from `since` to `until`, and for how much; those of unknown price left out."""
+        rows = self._database.rows(
+            "SELECT at, cost_usd FROM ping WHERE session != ? AND at BETWEEN ? AND ? AND cost_usd IS NOT NULL",
+            *(session, since, until),
+        )
+        return [(float(row["at"]), Decimal(row["cost_usd"])) for row in rows]
+
     def all(self) -> list[Ping]:
         """The pings of all sessions in order."""
         return [_ping(row) for row in self._database.rows("SELECT * FROM ping ORDER BY id")]

@@ -1,13 +1,13 @@
 """Chooses the times to live that cache markers ask for, by what the ledger teaches of this person."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 
 from agent.bill import Pricing
 from agent.config import Settings
-from agent.habits import habits
+from agent.habits import Otherwise, habits
 from agent.ledger import Ledger
 from agent.price_levels import prices_at
 from context.block import Layer
@@ -22,7 +22,8 @@ _LAYERS = (Layer.SYSTEM, Layer.PROJECT, Layer.HISTORY)
 @dataclass(frozen=True, slots=True)
 class TtlChooser:
     """For one session, of `directory`, in one cache. `settings`: cache_ttl and the limits of keepalive. `one_shot`:
-    nobody will answer. Raises LedgerError.
+    nobody will answer. `otherwise`: when the session would have sent what, if that is not what it did. Raises
+    LedgerError.
     """
 
     ledger: Ledger
@@ -33,6 +34,7 @@ class TtlChooser:
     pricing: Pricing
     settings: Settings
     one_shot: bool
+    otherwise: Callable[[], Otherwise | None] = lambda: None
 
     def __call__(
         self, system: int, project: int, total: int, warm: Mapping[Layer, Ttl], now: float
@@ -43,12 +45,12 @@ class TtlChooser:
         """
         if self.settings.cache_ttl != "auto":
             return self._set()
-        known = habits(self.ledger, self.scope, self.directory, now)
+        known = habits(self.ledger, self.scope, self.directory, now, self.otherwise())
         read = system + project if Layer.PROJECT in warm else system if Layer.SYSTEM in warm else 0
         outlook = TailOutlook(
             written=total - read,
             prefix=total,
-            per_turn=expected_growth(self._growth()),
+            per_turn=expected_growth(self._growth(now)),
             turns=known.expected_turns,
             hour=datetime.fromtimestamp(now).astimezone().hour,
             one_shot=self.one_shot,
@@ -64,10 +66,12 @@ class TtlChooser:
             choices[Layer.HISTORY] = TtlChoice("short", "one task: nobody comes back to its tail")
         return choices
 
-    def _growth(self) -> list[int]:
-        """Tokens that each turn of the session has added to the input so far."""
+    def _growth(self, now: float) -> list[int]:
+        """Tokens that each turn of the session had added to the input by `now`."""
         ends: dict[tuple[int, int], int] = {}
         for call in self.ledger.calls(self.session):
+            if call.started >= now:
+                break
             if call.purpose == "turn" and call.turn is not None and call.usage.input_total is not None:
                 ends[call.epoch, call.turn] = call.usage.input_total
         return [
