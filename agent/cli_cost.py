@@ -3,7 +3,7 @@
 import os
 import sys
 from decimal import Decimal, InvalidOperation
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -12,6 +12,10 @@ from agent.cli_parts import chosen_session, print_json
 from agent.complete import session_ids
 from agent.config import Folders
 from agent.errors import USAGE, UserError
+
+if TYPE_CHECKING:
+    from agent.ledger import Ledger
+    from agent.ledger_rows import SessionRow
 
 _REPORT: Final = ""
 """The command that `agent cost` is without another word: it is called like its group."""
@@ -49,6 +53,14 @@ def report_command(
     machine_cost: Annotated[
         str | None, typer.Option(help="USD per hour of this machine, for what local models have cost.")
     ] = None,
+    what_if: Annotated[
+        bool,
+        typer.Option("--what-if", help="One session under other policies and on other models."),
+    ] = False,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(help="With --what-if: also this policy, model, or outputs:N; again for another one."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON (docs/cost.md).")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="As CSV, a row for each group.")] = False,
 ) -> None:
@@ -74,11 +86,16 @@ def report_command(
     selection = chosen(time.time(), since=since, days=days, repository=repository, everything=everything, origin=origin)
     if session is not None and selection is not None:
         raise UserError("Say a session, or which ones: --since, --days, --repository, --all, --origin.", USAGE)
+    if (what_if or against) and (by or as_csv or selection is not None):
+        raise UserError("--what-if is for one session, as a table or --json.", USAGE)
     folders = Folders.find(os.environ)
     with Ledger.open(folders.ledger) as ledger:
         book = RateBook(load_catalog(folders))
         if selection is None:
             row = chosen_session(ledger, None) if session is None else session_called(ledger, session)
+            if what_if or against:
+                _tell_what_if(ledger, row, folders, against or [], as_json=as_json)
+                return
             if by is None and not as_csv:
                 report = session_cost(ledger, row, book)
                 if as_json:
@@ -97,6 +114,23 @@ def report_command(
         raise UserError("No call is in that. `agent sessions` lists the sessions there are.", USAGE)
     else:
         print_grouped(found, machine)
+
+
+def _tell_what_if(ledger: "Ledger", row: "SessionRow", folders: Folders, against: list[str], *, as_json: bool) -> None:
+    import time
+    from pathlib import Path
+
+    from agent.backend_choice import load_catalog
+    from agent.config import load
+    from agent.reports.whatif import what_if
+    from agent.reports.whatif_text import print_what_if
+
+    settings = load(folders, os.environ, {}, Path.cwd())
+    report = what_if(ledger, row, load_catalog(folders), settings, time.time(), against)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        print_what_if(report)
 
 
 def _usd(text: str | None) -> Decimal | None:

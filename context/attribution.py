@@ -151,5 +151,6 @@ class Carried:
             if block + 1 == len(self._ends):
                 break
             size = self._ends[block + 1] - self._ends[block]
-            found.append(Carry(count, rate * size + self._edges.get(block, Decimal(0))))
+            usd = rate * size + self._edges.get(block, Decimal(0))
+            found.append(Carry(count, usd.quantize(Decimal(1).scaleb(_SMALLEST))))
         return found
