@@ -3,7 +3,7 @@
 from agent.database import Database
 
 _TRACES = ("call", "ping")  # tables of what a session has cost
-_PARTS = ("entry", "seen", "pause", "tool_run", "epoch", "summary")
+_PARTS = ("entry", "seen", "pause", "tool_run", "epoch", "summary", "warned")
 
 
 class SessionRecord:
