@@ -127,7 +127,7 @@ class Budgets:
         for budget in self.in_force():
             began = self._day or 0.0 if budget.scope == "day" else 0.0
             line = (budget.scope, budget.limit, began)
-            if budget.level is not Level.WARN or line in self._told:
+            if budget.level is Level.OK or budget.unpriced or line in self._told:
                 continue
             self._told.add(line)
             if self._ledger.spends.warn(self._session, budget, began):

@@ -146,7 +146,8 @@ async def open_conversation(
         around.emit(events.SessionOpened(session.id, info.name, settings.mode, *about))
         if notice := project_notice(task.directory, folders):
             around.emit(events.Notice(notice))
-        budgets.look()
+        if not task.one_shot:  # whose first call says it
+            budgets.look()
         conversation = _assemble(
             *(parts, ways, forecaster, counter, head, environment, task, settings, folders, redactor, around, versions)
         )

@@ -156,7 +156,15 @@ async def test_a_turn_cancels_a_ping_in_flight_at_once(waiting: Waiting, server:
         backend.warm = never  # type: ignore[method-assign]
         forecaster = Forecaster(session, backend, None)
         forecaster.plan(waiting.clock.now())
-        parts = Parts(session, backend, pricing(info), waiting.note, waiting.clock, lambda: 0.0, no_budgets(session, waiting.clock))
+        parts = Parts(
+            session,
+            backend,
+            pricing(info),
+            waiting.note,
+            waiting.clock,
+            lambda: 0.0,
+            no_budgets(session, waiting.clock),
+        )
         keeper = Keeper(parts, forecaster, KeepLimits())
         bill = Bill()
         async with asyncio.timeout(60):

@@ -23,14 +23,16 @@ def change(context: Context, given: str) -> None:
     """Set the limit of a session or day for as long as the chat is open. Raises UserError."""
     scope, _, amount = given.partition(" ")
     if scope not in SCOPES or not amount.strip():
-        raise UserError("/budget shows what is spent; /budget session 2, /budget day 10 or /budget day off set it.", USAGE)
+        raise UserError(
+            "/budget shows what is spent; /budget session 2, /budget day 10 or /budget day off set it.", USAGE
+        )
     limit = convert(f"max_cost_{scope}", amount.strip().lstrip("$"), "/budget")
     settings = replace(context.settings, **{f"max_cost_{scope}": limit})  # type: ignore[arg-type]
     context.check_price(settings)
     context.settings = settings
     budgets = context.conversation.budgets
     budgets.limits = BudgetLimits(settings.max_cost_session, settings.max_cost_day)
-    context.say(f"{_sentence(budgets.state(scope))} This holds until you leave.")  # type: ignore[arg-type]
+    context.say(f"{_sentence(budgets.state(scope))} This holds until you leave.")
 
 
 async def agreed(context: Context) -> bool:
@@ -46,6 +48,7 @@ async def agreed(context: Context) -> bool:
         "yellow",
     )
     if not await context.front.agree("Send it?"):
+        context.say("Nothing was sent.")
         return False
     conversation.budgets.agree()
     return True

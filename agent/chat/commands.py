@@ -111,7 +111,9 @@ async def _cost(context: Context, given: str) -> Outcome:
     return None
 
 
-@_command("budget", "[session|day USD|off]", "What is spent, of which budget; or set one for this chat", ("session", "day"))
+@_command(
+    "budget", "[session|day USD|off]", "What is spent, of which budget; or set one for this chat", ("session", "day")
+)
 async def _budget(context: Context, given: str) -> Outcome:
     from agent.chat.budget import change, show
 
