@@ -75,6 +75,7 @@ class Caller:
         self._forecaster = forecaster
         self._counter = counter
         self._keeper = keeper
+        self._budgets = parts.budgets
         self._veto = veto
         self._guards = guard
         self._counted = Prompt.empty()  # its blocks' tokens are known
@@ -84,7 +85,8 @@ class Caller:
         """Send the session's prompt and append the reply; every attempt is added to `bill`.
 
         `otherwise`: the last reply went round in circles, and a local model shall draw its tokens otherwise. Raises
-        BackendError when no retry can help. What was streamed until then is kept as a draft.
+        BackendError when no retry can help; what was streamed until then is kept as a draft. Raises BudgetError when a
+        budget is spent: then nothing was sent.
         """
         return await self._call(bill, None, otherwise)
 
@@ -92,7 +94,8 @@ class Caller:
         """Send the first `blocks` of the session's prompt with `question` behind them, and append neither that nor the
         reply.
 
-        The request reads what the conversation has in the cache. Raises BackendError when no retry can help.
+        The request reads what the conversation has in the cache. Raises BackendError when no retry can help, and
+        BudgetError.
         """
         return await self._call(bill, (question, blocks), otherwise=False)
 
@@ -149,6 +152,7 @@ class Caller:
             repeat=_OTHER_PENALTY if otherwise else 1.0,
             veto=self._veto,
         )
+        self._budgets.before_call(usd)
         call_id, self._number = ledger.begin_call(
             session.id,
             model=backend.name,
@@ -164,6 +168,7 @@ class Caller:
             turn=session.turn,
             purpose=purpose,
             policy=self._policy,
+            check=self._budgets.check,
         )
         self._emit(events.CallStarted(self._number, expected.total, expected.usage, expected.usd, purpose))
         stream = _Stream(self._clock)
@@ -218,6 +223,7 @@ class Caller:
                 *(saved, lease.tokens if lease else None, lease.expires if lease else None),
             )
         )
+        self._budgets.look()
         return Reply(kept, stream.finished.stop, stream.finished.detail)
 
     def _pass_on(self, event: base.Event, call_id: int, stream: "_Stream") -> None:

@@ -43,6 +43,8 @@ def chat_command(
     effort: options.Effort = None,
     max_turns: options.MaxTurns = None,
     max_cost: options.MaxCost = None,
+    max_cost_session: options.MaxCostSession = None,
+    max_cost_day: options.MaxCostDay = None,
     context_window: options.ContextWindow = None,
     threads: options.Threads = None,
     temperature: options.Temperature = None,

@@ -35,6 +35,8 @@ AtTurn = Annotated[
 Effort = Annotated[str | None, typer.Option(help=f"How much the model thinks: {', '.join(EFFORTS)}.")]
 MaxTurns = Annotated[int | None, typer.Option(help="Most calls to the model for one command.")]
 MaxCost = Annotated[str | None, typer.Option(help="Most USD to spend for one command.")]
+MaxCostSession = Annotated[str | None, typer.Option(help="Most USD to spend in the session; off: no limit.")]
+MaxCostDay = Annotated[str | None, typer.Option(help="Most USD to spend today, in all sessions; off: no limit.")]
 ContextWindow = Annotated[int | None, typer.Option("--context", help="Context window of a local model, in tokens.")]
 Threads = Annotated[int | None, typer.Option(help="Threads of a local model.")]
 Temperature = Annotated[float | None, typer.Option(help="Of a local model; 0: always the likeliest token.")]
@@ -55,7 +57,8 @@ Files = Annotated[
 
 _SETTINGS: Final[Mapping[str, str]] = {
     "context_window": "context",
-    **{name: name for name in ("model", "mode", "effort", "max_turns", "max_cost", "threads", "temperature")},
+    **{name: name for name in ("model", "mode", "effort", "max_turns", "threads", "temperature")},
+    **{name: name for name in ("max_cost", "max_cost_session", "max_cost_day")},
     **{name: name for name in ("lens", "exact")},
 }
 """Which option, by its parameter, is which setting."""

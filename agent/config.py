@@ -57,6 +57,12 @@ class Settings:
     max_cost: Decimal | None = None
     """Most USD for one command."""
 
+    max_cost_session: Decimal | None = None
+    """Most USD for one session, its pings and summaries included. `off` in a file, variable or flag: no limit."""
+
+    max_cost_day: Decimal | None = None
+    """Most USD for a day (from midnight to midnight where you are), over all sessions."""
+
     context: int | None = None
     """Context window of a local model, in tokens. None: what the model was trained for, at most 16,384."""
 

@@ -103,6 +103,8 @@ def _stored(value: object) -> Any:
     """A setting as TOML holds it."""
     if isinstance(value, Decimal):
         return tomlkit.value(f"{value:f}")
+    if value is None:  # a limit that is lifted
+        return "off"
     return list(value) if isinstance(value, tuple) else value
 
 

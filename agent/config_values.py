@@ -62,7 +62,9 @@ def convert(name: str, value: object, place: str) -> object:
             if value not in _CHOICES[name]:
                 raise wrong(f"one of {', '.join(_CHOICES[name])}")
             return value
-        case "max_cost" | "keepalive_session" | "keepalive_day":
+        case "max_cost_session" | "max_cost_day" if value == "off":
+            return None
+        case "max_cost" | "max_cost_session" | "max_cost_day" | "keepalive_session" | "keepalive_day":
             try:
                 cost = Decimal(str(value))
             except InvalidOperation:

@@ -11,6 +11,7 @@ from decimal import Decimal
 
 from agent import events
 from agent.bill import Bill
+from agent.budgets import Budgets
 from agent.clock import Clock
 from agent.epochs import Epochs
 from agent.errors import USAGE, UserError
@@ -38,6 +39,7 @@ class Conversation:
         keeper: Keeper,
         epochs: Epochs,
         forecaster: Forecaster,
+        budgets: Budgets,
         clock: Clock,
         look: Look,
         head: Head,
@@ -56,6 +58,7 @@ class Conversation:
         self._gate = gate
         self._repository = repository
         self._forecaster = forecaster
+        self.budgets = budgets
         self._price = price
         self._warming: asyncio.Task[None] | None = None
         self._wait = AsyncExitStack()  # what ends when the person comes back

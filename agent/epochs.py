@@ -7,6 +7,7 @@ line each (their text goes to a file), or a summary in place of the history. Whe
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Final
 
 from agent import events
 from agent.bill import Bill
+from agent.budgets import BudgetError
 from agent.call import Caller, Reply
 from agent.forecaster import Forecaster
 from agent.ledger_rows import EpochRow
@@ -138,7 +140,7 @@ class Epochs:
 
         Whether the epoch began: a failed call, a reply that is no summary, or a prompt that would not shrink changes
         nothing. `open_turn`: the last request is being worked on. `refused`: the prompt as it is does not fit the
-        window, so that the question stands behind what was answered before.
+        window, so that the question stands behind what was answered before. Raises BudgetError when it cannot be paid.
         """
         if not self._rewriting.compacts or self.is_new:
             return False
@@ -151,6 +153,9 @@ class Epochs:
         except BackendError as error:
             self._emit(events.CompactionFinished("failed", str(error), before, None, None))
             return False
+        except BudgetError:
+            self._emit(events.CompactionFinished("failed", "the budget is spent", before, None, None))
+            raise
         cost = None if bill.usd is None else bill.known_usd - spent
         summary = "" if reply.block is None else reply.block.text.strip()
         if not summary or reply.stop is not StopReason.END:
@@ -220,7 +225,9 @@ class Epochs:
             p_return=p_return,
             prices=self._prices(tokens),
         )
-        return decision.compact and await self.compact(now, bill)
+        with suppress(BudgetError):  # nobody waits for it
+            return decision.compact and await self.compact(now, bill)
+        return False
 
     async def _fold(self, reason: Reason, now: Environment, outlook: "_Outlook") -> bool:
         """Begin an epoch with the stale folded, if that is worth it. Whether it began."""

@@ -143,6 +143,22 @@ class KeepaliveStopped:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class BudgetTold:
+    """Of the budget of this session or of the day (`scope`: session, day).
+
+    `level`: warn (four fifths are spent), forecast (the input of the call that follows is expected to cost
+    `expected_usd`, which is more than is left) or stop (no call begins any more). `spent_usd` None: unknown, because
+    the price of a call is.
+    """
+
+    scope: str
+    level: str
+    spent_usd: Decimal | None
+    limit_usd: Decimal
+    expected_usd: Decimal | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class EpochStarted:
     """The prompt was rewritten: epoch `number` began because of `reason` (cold, model, pressure, refresh, compacted).
 
@@ -260,6 +276,7 @@ Event = (
     | CacheOptionRefused
     | CacheRenewed
     | KeepaliveStopped
+    | BudgetTold
     | EpochStarted
     | CompactionStarted
     | CompactionFinished
@@ -282,6 +299,7 @@ _NAMES: dict[type, str] = {
     CacheOptionRefused: "option_refused",
     CacheRenewed: "cache_renewed",
     KeepaliveStopped: "keepalive_stopped",
+    BudgetTold: "budget",
     EpochStarted: "epoch_started",
     CompactionStarted: "compaction_started",
     CompactionFinished: "compaction_finished",

@@ -69,6 +69,7 @@ class Keeper:
         self._clock = parts.clock
         self._forecaster = forecaster
         self._limits = limits
+        self._budgets = parts.budgets
         self._waits: list[_Wait] = []  # the last one is what is waited for now
         self._watcher: asyncio.Task[None] | None = None
         self.before_cold: Farewell | None = None
@@ -207,6 +208,8 @@ class Keeper:
         ]
         if bill.limit_usd is not None:
             left.append(Decimal(0) if bill.exhausted else bill.limit_usd - bill.known_usd)
+        if (allowed := self._budgets.left) is not None:
+            left.append(allowed)
         return max(Decimal(0), min(left))
 
     async def _renew(self, lease: Entry, wait: _Wait, decision: KeepDecision) -> bool:
@@ -274,6 +277,7 @@ class Keeper:
                 *((lease.expires, lease.tokens) if lease else (None, None)),
             )
         )
+        self._budgets.look()
 
     def _tell_end(self, wait: _Wait, why: str, lease: Entry) -> None:
         self._emit(events.KeepaliveStopped(wait.activity, why, lease.tokens, lease.expires))

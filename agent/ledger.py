@@ -6,7 +6,7 @@ Several agents may use the same file at once; two on the same session are told a
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from agent.ledger_rows import (
 from agent.pause_record import PauseRecord
 from agent.ping_record import PingRecord
 from agent.session_record import SessionRecord
+from agent.spend_record import SpendRecord
 from agent.tool_record import NOTHING_SEEN, ToolRecord
 from context.block import Block
 from context.breakpoints import Marker
@@ -55,6 +56,7 @@ class Ledger:
         self.names = SessionRecord(database)
         self.tools = ToolRecord(database)
         self.costs = CostRecord(database)
+        self.spends = SpendRecord(database)
 
     @classmethod
     def open(cls, path: Path, *, busy_timeout_s: float = 10.0) -> "Ledger":
@@ -260,11 +262,13 @@ class Ledger:
         turn: int | None = None,
         purpose: str = "turn",
         policy: str | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> tuple[int, int]:
         """Record a request, with what is expected of it, before it is sent. Returns the call's id and its number in the
-        session.
+        session. `check` raises when it may not be sent: no other agent records anything between that and this record.
         """
         with self._database.transaction() as connection:
+            check()
             query = "SELECT coalesce(max(number), 0) + 1 FROM call WHERE session = ?"
             number = int(connection.execute(query, (session_id,)).fetchone()[0])
             cursor = connection.execute(

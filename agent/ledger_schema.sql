@@ -173,6 +173,15 @@ CREATE TABLE pause (
     hour       INTEGER NOT NULL         -- local hour in which it began
 );
 
+-- Budgets of which a session was warned: once, however often it is gone on with.
+CREATE TABLE warned (
+    session    TEXT NOT NULL REFERENCES session(id),
+    scope      TEXT NOT NULL,           -- session, day
+    since      REAL NOT NULL,           -- when the day began; 0 for the session's
+    limit_usd  TEXT NOT NULL,
+    PRIMARY KEY (session, scope, since, limit_usd)
+) WITHOUT ROWID;
+
 -- Cache options that an endpoint has refused: it is not sent them again.
 CREATE TABLE refusal (
     endpoint   TEXT NOT NULL,

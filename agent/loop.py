@@ -11,6 +11,7 @@ from typing import Final
 
 from agent import events
 from agent.bill import Bill
+from agent.budgets import BudgetError, Budgets
 from agent.call import Caller, Reply
 from agent.epochs import Epochs
 from agent.errors import UserError
@@ -60,6 +61,7 @@ class Loop:
         limits: Limits,
         emit: Callable[[events.Event], None],
         repository: Repository,
+        budgets: Budgets,
         ways: WaysOn = ONE_SHOT,
     ) -> None:
         self._session = session
@@ -70,6 +72,7 @@ class Loop:
         self._limits = limits
         self._emit = emit
         self._repository = repository
+        self._budgets = budgets
         self._ways = ways
 
     async def turn(self, command: str, now: Environment, notes: Sequence[str] = ()) -> events.TurnFinished:
@@ -79,6 +82,8 @@ class Loop:
         open.
         """
         session, turn = self._session, _Turn(Bill(self._limits.max_cost), now)
+        if (spent := self._budgets.stopped()) is not None:
+            return self._finish(turn, TurnEnd.LIMIT, f"{spent} Nothing was sent.")
         session.turn += 1
         notices = session.repair()
         try:
@@ -89,6 +94,9 @@ class Loop:
         except asyncio.CancelledError:
             self._finish(turn, TurnEnd.INTERRUPTED, "Interrupted before the command was sent: say it again.")
             raise
+        except BudgetError as error:  # a summary was due, and cannot be paid
+            session.turn -= 1
+            return self._finish(turn, TurnEnd.LIMIT, f"{error} Your message was not sent.")
         if session.prompt.length == session.prompt.head(Layer.PROJECT).length:
             notices += first_notices(now)
             told = replace(told, mode=now.mode, asks=now.asks)
@@ -98,6 +106,8 @@ class Loop:
         self._repository.settle(news)
         try:
             end, message = await self._until_done(turn)
+        except BudgetError as error:
+            return self._finish(turn, TurnEnd.LIMIT, f"{error} {self._ways.go_on}")
         except UserError as error:  # the ledger cannot be written: what cannot be recorded is not done
             return self._finish(turn, TurnEnd.FAILED, str(error))
         except asyncio.CancelledError:
@@ -195,7 +205,7 @@ class Loop:
         if limits.max_turns is not None and bill.calls >= limits.max_turns:
             return f"Stopped after {bill.calls} calls (--max-turns)."
         if not bill.exhausted:
-            return None
+            return self._budgets.stopped()
         if bill.usd is None:
             return "Stopped: what a call has cost is not known, so --max-cost cannot be kept."
         return f"Stopped at ${bill.known_usd:.4f} (--max-cost)."

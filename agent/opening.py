@@ -12,6 +12,7 @@ from typing import cast
 from agent import events
 from agent.backend_choice import Downloads, choose_model, find_model, load_catalog, open_backend, pricing
 from agent.bill import Pricing
+from agent.budgets import BudgetLimits, Budgets
 from agent.call import Caller
 from agent.clock import Clock
 from agent.config import Folders, Settings
@@ -40,7 +41,7 @@ from agent.tools import registry
 from agent.tools.base import SMALL_OUTPUT, OutputLimits, ToolContext
 from agent.ttl_choice import TtlChooser
 from agent.versions import Versions
-from agent.ways_on import CHAT, ONE_SHOT
+from agent.ways_on import CHAT, ONE_SHOT, WaysOn
 from backends.base import Usage
 from context.block import Block
 from context.cachemodel import Scope
@@ -97,10 +98,7 @@ async def open_conversation(
     """The session of `task` on the model of `settings`. Raises UserError and BackendError for what cannot begin."""
     info = find_model(choose_model(settings, around.keyed_env), load_catalog(folders))
     pricer = pricing(info)
-    if settings.max_cost is not None and not _has_price(pricer, around.clock.now()):
-        raise UserError(
-            f"The price of {info.name} is not known, so --max-cost cannot be kept. State it in models.toml.", USAGE
-        )
+    check_price(info.name, pricer, settings, around.clock.now())
     redactor = Redactor(around.keyed_env)
     async with AsyncExitStack() as stack:
         ledger = stack.enter_context(Ledger.open(folders.ledger))
@@ -135,8 +133,12 @@ async def open_conversation(
         if row is None or task.fork:
             stack.enter_context(session_lock(folders.data / "locks", session.id))
         directory = show_name(str(task.directory))
+        ways = ONE_SHOT if task.one_shot else CHAT
+        limits = BudgetLimits(settings.max_cost_session, settings.max_cost_day)
+        free = _costs(pricer, around.clock.now()) == 0
+        budgets = Budgets(ledger, session.id, limits, around.clock, around.emit, ways, free=free)
         policy = f"{settings.cache_ttl}/{settings.keepalive}"
-        parts = Parts(session, backend, pricer, around.emit, around.clock, around.random, policy)
+        parts = Parts(session, backend, pricer, around.emit, around.clock, around.random, budgets, policy)
         forecaster = _forecaster(parts, task, settings)
         held = forecaster.held(around.clock.now()) if session.resumed else None
         warm = (held.tokens, held.expires) if held else (None, None)
@@ -145,8 +147,10 @@ async def open_conversation(
         around.emit(events.SessionOpened(session.id, info.name, settings.mode, *about))
         if notice := project_notice(task.directory, folders):
             around.emit(events.Notice(notice))
+        if not task.one_shot:  # whose first call says it
+            budgets.look()
         conversation = _assemble(
-            *(parts, forecaster, counter, head, environment, task, settings, folders, redactor, around, versions)
+            *(parts, ways, forecaster, counter, head, environment, task, settings, folders, redactor, around, versions)
         )
         stack.push_async_callback(conversation.aclose)
         yield conversation
@@ -154,6 +158,7 @@ async def open_conversation(
 
 def _assemble(
     parts: Parts,
+    ways: WaysOn,
     forecaster: Forecaster,
     counter: Counter,
     head: Head,
@@ -205,15 +210,13 @@ def _assemble(
     caller = Caller(parts, forecaster, counter, keeper, veto, guard=guard)
     epochs = Epochs(parts, forecaster, caller, Rewriting(head, spill, settings.compact == "auto", forget))
     limits = Limits(settings.max_turns, settings.max_cost)
-    loop = Loop(
-        session, caller, toolbox, keeper, epochs, limits, around.emit, repository, ONE_SHOT if task.one_shot else CHAT
-    )
+    loop = Loop(session, caller, toolbox, keeper, epochs, limits, around.emit, repository, parts.budgets, ways)
 
     def price(usage: Usage) -> Decimal | None:
         return parts.pricing(usage, datetime.fromtimestamp(around.clock.now(), UTC))[0]
 
     return Conversation(
-        *(session, backend.name, loop, keeper, epochs, forecaster),
+        *(session, backend.name, loop, keeper, epochs, forecaster, parts.budgets),
         *(around.clock, environment, head, gate, repository, price),
     )
 
@@ -271,9 +274,21 @@ def _open_session(
     )
 
 
-def _has_price(pricer: Pricing, now: float) -> bool:
-    nothing = Usage(fresh=0, cache_read=0, cache_write=0, cache_write_long=0, output=1, reasoning=0)
-    return pricer(nothing, datetime.fromtimestamp(now, UTC))[0] is not None
+def check_price(model: str, pricer: Pricing, settings: Settings, now: float) -> None:
+    """Raises UserError where a limit on money cannot be kept, because nobody knows what the model costs."""
+    limits = [f"max_cost{scope}" for scope in ("", "_session", "_day") if getattr(settings, f"max_cost{scope}")]
+    if limits and _costs(pricer, now) is None:
+        raise UserError(
+            f"The price of {model} is not known, so {' and '.join(limits)} cannot be kept. Nothing was sent. State it "
+            "in models.toml.",
+            USAGE,
+        )
+
+
+def _costs(pricer: Pricing, now: float) -> Decimal | None:
+    """USD of some tokens: None where the price is not known, 0 where nothing costs anything."""
+    some = Usage(fresh=1, cache_read=0, cache_write=0, cache_write_long=0, output=1, reasoning=0)
+    return pricer(some, datetime.fromtimestamp(now, UTC))[0]
 
 
 def _earlier(ledger: Ledger, task: Task) -> SessionRow | None:

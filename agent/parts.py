@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from agent import events
 from agent.bill import Pricing
+from agent.budgets import Budgets
 from agent.clock import Clock
 from agent.session import Session
 from backends.base import Backend
@@ -20,4 +21,5 @@ class Parts:
     emit: Callable[[events.Event], None]
     clock: Clock
     random: Callable[[], float]
+    budgets: Budgets
     policy: str | None = None

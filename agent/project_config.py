@@ -17,7 +17,10 @@ from agent.project_folder import project_folder
 if TYPE_CHECKING:
     from agent.config import Folders
 
-LOWERS: Final = ("max_cost", "max_turns", "files_budget", "tree_budget")  # the smaller value counts
+LOWERS: Final = (  # the smaller value counts
+    *("max_cost", "max_cost_session", "max_cost_day", "max_turns"),
+    *("files_budget", "tree_budget"),
+)
 ADDS: Final = ("permissions_ask", "permissions_deny")  # in addition to the person's own rules
 SETS: Final = (
     *("temperature", "top_k", "top_p", "min_p", "seed"),
@@ -57,6 +60,8 @@ def project_counts(name: str, value: object, before: object) -> bool:
     """Whether the repository's `value` takes the place of the one before: of limits only a smaller one does."""
     if name not in LOWERS:
         return True
+    if value is None:  # off
+        return False
     return before is None or Decimal(str(value)) < Decimal(str(before))
 
 

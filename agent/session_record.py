@@ -3,7 +3,7 @@
 from agent.database import Database
 
 _TRACES = ("call", "ping")  # tables of what a session has cost
-_PARTS = ("entry", "seen", "pause", "tool_run", "epoch", "cell", "summary")
+_PARTS = ("entry", "seen", "pause", "tool_run", "epoch", "cell", "summary", "warned")
 
 
 class SessionRecord:

@@ -9,13 +9,14 @@ _KEPT: Final = "Everything so far is kept"
 @dataclass(frozen=True, slots=True)
 class WaysOn:
     """A sentence each. `full`: when the context window is full. `other`: when the model cannot do it. `too_small`: when
-    the window cannot even hold the command.
+    the window cannot even hold the command. `budget`: when that of a `{scope}` (session, day) is spent.
     """
 
     go_on: str
     full: str
     other: str
     too_small: str
+    budget: str
 
 
 ONE_SHOT: Final = WaysOn(
@@ -25,6 +26,8 @@ ONE_SHOT: Final = WaysOn(
     f"{_KEPT}: compact the session (`agent compact`), go on with another model (--model), or ask for a smaller step.",
     "It is too small for this command with what goes ahead of it: take a model with a larger one (--model), or, for a "
     "local model, a larger --context.",
+    "--max-cost-{scope} USD raises it for one command, `agent config set max_cost_{scope} USD` for good; a local model "
+    "costs nothing.",
 )
 CHAT: Final = WaysOn(
     f"{_KEPT}.",
@@ -33,4 +36,6 @@ CHAT: Final = WaysOn(
     f"{_KEPT}: /compact the session, go on with another model (/model), or ask for a smaller step.",
     "It is too small for this command with what goes ahead of it: take a model with a larger one (/model), or, for a "
     "local model, start again with a larger --context.",
+    "/budget {scope} USD raises it for now, `agent config set max_cost_{scope} USD` for good; a local model costs "
+    "nothing.",
 )

@@ -157,6 +157,13 @@ def test_a_repositorys_file_counts_below_its_root_and_is_told(folders: Folders, 
     assert project_notice(repository, folders) is None
 
 
+def test_a_repository_cannot_lift_a_budget(folders: Folders, repository: Path) -> None:
+    folders.file.write_text("max_cost_day = 5\n")
+    theirs(repository, 'max_cost_day = "off"\n')
+    assert load(folders, {}, {}, repository).max_cost_day == 5
+    assert load(folders, {}, {"max_cost_day": "off"}, repository).max_cost_day is None
+
+
 def test_a_strangers_link_is_not_followed(folders: Folders, repository: Path, tmp_path: Path) -> None:
     (tmp_path / "else.toml").write_text("seed = 1\n")
     theirs(repository, "").unlink()
@@ -198,6 +205,7 @@ VALUES: dict[str, list[str]] = {
     "exact": ["true", "off"],
     "dry_breakers": ['["\\n", "\\""]'],
     "keepalive_day": ["7"],
+    "max_cost_day": ["2.5", "off"],
 }
 
 

@@ -6,6 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from budget_support import no_budgets
 from emulator import Emulator, Reply, Shell, play, raw_prefix
 from emulator.faults import rate_limited, retry_after, server_error
 from waiting import LEASE_S, Waiting
@@ -159,7 +160,15 @@ async def test_a_turn_cancels_a_ping_in_flight_at_once(waiting: Waiting, server:
         backend.warm = never  # type: ignore[method-assign]
         forecaster = Forecaster(session, backend, None)
         forecaster.plan(waiting.clock.now())
-        parts = Parts(session, backend, pricing(info), waiting.note, waiting.clock, lambda: 0.0)
+        parts = Parts(
+            session,
+            backend,
+            pricing(info),
+            waiting.note,
+            waiting.clock,
+            lambda: 0.0,
+            no_budgets(session, waiting.clock),
+        )
         keeper = Keeper(parts, forecaster, KeepLimits())
         bill = Bill()
         async with asyncio.timeout(60):

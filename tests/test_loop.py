@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from budget_support import no_budgets
 
 from agent import events
 from agent.call import Caller
@@ -117,13 +118,15 @@ class Run:
         toolbox = Toolbox(self.session, registry(), context, gate, Redactor({}), self.events.append, self.clock)
         price = None if cost is None else Decimal(cost)
         forecaster, pricing = Forecaster(self.session, backend, None), lambda usage, at: (price, "test")
-        parts = Parts(self.session, backend, pricing, self.events.append, self.clock, lambda: 0.0)
+        budgets = no_budgets(self.session, self.clock)
+        parts = Parts(self.session, backend, pricing, self.events.append, self.clock, lambda: 0.0, budgets)
         keeper = Keeper(parts, forecaster, KeepLimits("off"))
         caller = Caller(parts, forecaster, Counter(), keeper)
         rewriting = Rewriting(lambda: list(self.session.prompt.head(Layer.PROJECT)), self.root, True, toolbox.forget)
         epochs = Epochs(parts, forecaster, caller, rewriting)
         repository = Repository(context, Versions(self.root / "versions"), Redactor({}))
-        return Loop(self.session, caller, toolbox, keeper, epochs, limits, self.events.append, repository), backend
+        ways = (self.events.append, repository, parts.budgets)
+        return Loop(self.session, caller, toolbox, keeper, epochs, limits, *ways), backend
 
     async def turn(self, *steps: Step, limits: Limits = NO_LIMITS, cost: str | None = "0.01") -> events.TurnFinished:
         loop, self.backend = self.loop(*steps, limits=limits, cost=cost)

@@ -5,6 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from budget_support import no_budgets
 from llama_support import Turn, collect, local_backend, plain, take_turn
 from test_loop import Run
 
@@ -48,7 +49,9 @@ async def test_a_tiny_model_that_circles_is_cut_and_its_next_prompt_extends_the_
     run.session.append([command_block("What will you do?"), pattern, command_block("And then?"), pattern])
     run.session.append([command_block("And then?")])
     free = Decimal(0)
-    parts = Parts(run.session, backend, lambda usage, at: (free, "test"), run.events.append, run.clock, lambda: 0.0)
+    budgets = no_budgets(run.session, run.clock)
+    price = lambda usage, at: (free, "test")  # noqa: E731
+    parts = Parts(run.session, backend, price, run.events.append, run.clock, lambda: 0.0, budgets)
     forecaster = Forecaster(run.session, backend, None)
     caller = Caller(parts, forecaster, Counter(), Keeper(parts, forecaster, KeepLimits("off")))
     sent = run.session.prompt

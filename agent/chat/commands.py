@@ -114,6 +114,19 @@ async def _cost(context: Context, given: str) -> Outcome:
 
 
 @_command(
+    "budget", "[session|day USD|off]", "What is spent, of which budget; or set one for this chat", ("session", "day")
+)
+async def _budget(context: Context, given: str) -> Outcome:
+    from agent.chat.budget import change, show
+
+    if given.strip():
+        change(context, given.strip())
+    else:
+        show(context)
+    return None
+
+
+@_command(
     "cache",
     "[explain]",
     "What is warm, for how long, and the next turn's price; explain: why calls missed",

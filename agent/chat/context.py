@@ -21,7 +21,7 @@ from agent.conversation import Conversation
 from agent.errors import USAGE, UserError
 from agent.ledger import Ledger
 from agent.ledger_rows import SessionRow
-from agent.opening import Surroundings, Task
+from agent.opening import Surroundings, Task, check_price
 from agent.reports.cache_status import CacheStatus, cache_status
 from agent.reports.sessions import summarise
 from agent.reports.totals import money
@@ -159,6 +159,11 @@ class Context:
     def price_ahead(self) -> str | None:
         """What is said before a turn that reads much anew."""
         return before_turn(*self.conversation.next_turn()) if self.conversation.session.turn else None
+
+    def check_price(self, settings: Settings) -> None:
+        """Raises UserError for limits on money that cannot be kept on this model."""
+        info = find_model(self.conversation.model, load_catalog(self.folders))
+        check_price(info.name, pricing(info), settings, self._around.clock.now())
 
     def price_of_change(self, what: Literal["model", "effort"], model: str | None = None) -> str | None:
         """What is said before a change that leaves the cached history behind. `model`: whose prices count then."""

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from rich.text import Text
 
+from agent.chat.budget import agreed
 from agent.chat.commands import COMMANDS
 from agent.chat.context import GO_ON_WITH, Context, Leave, Opening, session_choices
 from agent.chat.front import Front
@@ -253,6 +254,9 @@ class Chat:
         self._front.say_command(shown)
         if (price := context.price_ahead()) is not None:
             self._say(price, "yellow")
+        if conversation.budgets.limited and await self._stoppable("asking", agreed(context)) is not True:
+            self._front.edit(shown)
+            return
         session, checkpoints, turn = conversation.session, context.checkpoints, conversation.session.turn + 1
         length, notes = session.prompt.length, tuple(context.notes)
         taking = asyncio.create_task(asyncio.to_thread(checkpoints.take, session.id, turn, BEFORE))
@@ -260,10 +264,10 @@ class Chat:
             finished = await self._stoppable("working", self._turn(text, conversation, context, paths, taking))
         finally:
             await asyncio.wait([taking])
-        if finished is None and session.prompt.length == length:  # stopped, or failed, before it was recorded
+        if session.turn < turn or (finished is None and session.prompt.length == length):  # it was not recorded
             context.notes[:0] = notes
             self._front.edit(shown)
-            if session.turn < turn:
+            if finished is None and session.turn < turn:
                 self._say("Interrupted before it was sent. Enter sends it.", "yellow")
         await asyncio.to_thread(checkpoints.take, session.id, turn, AFTER)
         for line in checkpoints.notices():

@@ -6,6 +6,7 @@ from typing import Final
 from rich.markup import escape
 
 from agent import events
+from agent.budgets import WHOSE, exactly
 from agent.events import TurnEnd
 from agent.reports.totals import Totals, money, percent, tokens
 from agent.screens.plain import plain
@@ -36,6 +37,13 @@ def _line(event: events.Event) -> str | None:
             return f"[dim]cache written ahead of the first turn, {money(cost)}[/dim]"
         case events.KeepaliveStopped("tool" | "rate_limit" | "question", why, lost, _) if why != "off":
             return f"[dim]cache no longer kept warm ({escape(why)}): {lost:,} tokens[/dim]"
+        case events.BudgetTold(scope, "warn", spent, limit):
+            return f"[yellow]{money(spent)} of the {exactly(limit)} for {WHOSE[scope]} are spent.[/yellow]"
+        case events.BudgetTold(scope, "forecast", spent, limit, expected):
+            return (
+                f"[yellow]The next call's input alone is expected to cost {money(expected)}, more than is left for "
+                f"{WHOSE[scope]}: {money(spent)} of {exactly(limit)} are spent.[/yellow]"
+            )
         case events.EpochStarted(number, reason, before, after, as_is, anew) if reason != "compacted":
             less = "" if as_is is None or anew is None else f", {money(as_is - anew)} less for what is to come"
             return f"[dim]epoch {number} ({escape(reason)}): {before:,} tokens became {after:,}{less}[/dim]"
