@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from array import array
 from collections.abc import Iterator
@@ -61,6 +62,28 @@ def test_a_turn_adds_one_segment_behind_what_is_shared(store: KvStore, tmp_path:
         assert [again.load(one) for one in found.segments] == [b"head", b"other"]
         assert found.length == 170
         assert again.find(head, parts=False).length == 100
+
+
+def test_a_state_is_found_at_every_instant_of_its_writing(store: KvStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when it is finished while the folder is being listed."""
+    listed, rename, listing = threading.Event(), os.replace, os.scandir
+
+    def renamed_late(source: Path, target: Path) -> None:
+        assert listed.wait(30)
+        rename(source, target)
+
+    def listed_early(folder: Path) -> list[os.DirEntry[str]]:
+        entries = list(listing(folder))
+        listed.set()
+        store.flush()
+        return entries
+
+    put(store, tokens(10, 5000), 0, b"so that there is a folder")
+    monkeypatch.setattr(os, "replace", renamed_late)
+    text = tokens(100)
+    store.keep(text, 0, b"state")
+    monkeypatch.setattr(os, "scandir", listed_early)
+    assert store.find(text, parts=False).length == 100
 
 
 def test_the_beginning_of_a_segment_is_of_use_where_tokens_can_be_taken_back(store: KvStore) -> None:

@@ -152,6 +152,8 @@ class KvStore:
 
     def _behind(self, parent: str, start: int) -> Iterator[Segment]:
         prefix = f"{start:07d}-{parent[:_NAME]}-"
+        # Ahead of the folder: what is written meanwhile is in both, not in neither.
+        coming = {name: one for name, one in list(self._coming.items()) if name.startswith(prefix)}
         try:
             # Only files: to open a pipe is to wait for ever.
             names = {
@@ -159,7 +161,6 @@ class KvStore:
             }
         except OSError:
             names = set()
-        coming = {name: one for name, one in list(self._coming.items()) if name.startswith(prefix)}
         yield from coming.values()
         for name in sorted(names - coming.keys()):
             if name.endswith(_SUFFIX) and (tokens := _read_tokens(self._folder / name, start)) is not None:
