@@ -84,8 +84,10 @@ class Terminal:
     async def _line(self, question: str) -> str:
         """A line from the person. Cancellable, unlike a thread that waits in input()."""
         self._screen.close()
+        # What was typed before the question was seen is no answer to it. Not after it is shown: a Ctrl-C that the
+        # system has taken from the keyboard and not yet looked at would be forgotten with the rest.
+        discard_typed_ahead(sys.stdin.fileno())
         self._console.print(question, end="", markup=False, soft_wrap=True)
-        discard_typed_ahead(sys.stdin.fileno())  # what was typed before the question was seen is no answer to it
         loop = asyncio.get_running_loop()
         readable = asyncio.Event()
         loop.add_reader(sys.stdin.fileno(), readable.set)
