@@ -142,8 +142,8 @@ async def test_an_interrupted_call_counts_as_what_it_was_expected_to_cost(waitin
     turn = waiting.start("begin")
     await waiting.until(events.CallStarted)
     turn.cancel()
-    gate.set()
     await turn
+    gate.set()  # not earlier: usage that arrives before the connection is closed counts as it is
     assert await waiting.start("go on", again=True) == 3
     (started,) = [event for event in waiting.seen if isinstance(event, events.CallStarted)]
     (stop,) = [event for event in waiting.seen if isinstance(event, events.BudgetTold) and event.level == "stop"]
