@@ -1,8 +1,8 @@
 """The ledger's sums of calls, for reports over many sessions.
 
-A cell is the sum of a session's calls that agree in model, price, quarter of an hour, cause and length. Reports are put
-together from cells, so that a million calls are read as some ten thousand of them. They are kept in the table `cell`;
-`summary` names the sessions whose cells are right. Each change of a call takes its session out (triggers in
+A cell is the sum of a session's calls that agree in model, price, tier, quarter of an hour, cause and length. Reports
+are put together from cells, so that a million calls are read as some ten thousand of them. They are kept in the table
+`cell`; `summary` names the sessions whose cells are right. Each change of a call takes its session out (triggers in
 `ledger_schema.sql`; `forget` where another agent's log is read, once a session and not once a call): its cells are made
 anew when they are asked for, and never wrong.
 """
@@ -50,13 +50,14 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Sums of `calls` calls of one model. `at`: when their quarter of an hour began; `price`: where their price is
-    from; `cause`: why they missed `missed` tokens. `usd` is the sum of the known prices, `seconds` the time of the
-    calls, as far as it is known.
+    """Sums of `calls` calls of one model, served alike (`tier`, as in `Usage`). `at`: when their quarter of an hour
+    began; `price`: where their price is from; `cause`: why they missed `missed` tokens. `usd` is the sum of the known
+    prices, `seconds` the time of the calls, as far as it is known.
     """
 
     model: str
     price: str | None
+    tier: str | None
     at: int
     cause: str | None
     calls: int
@@ -113,11 +114,11 @@ _SENSELESS: Final = " OR ".join(
 """Texts, which SQLite would count as 0."""
 _COUNTERS: Final = ("fresh", "cache_read", "write_short", "write_long", "output", "reasoning")
 _MAKE: Final = (
-    f"INSERT INTO cell SELECT session, model, price, CAST(started / {CELL_S} AS INTEGER) * {CELL_S} AS quarter, cause, "
+    f"INSERT INTO cell SELECT session, model, price, tier, {_QUARTER} AS quarter, cause, "
     + f"{_BAND} AS length, count(*), "
     + ", ".join(f"coalesce(sum({each}), 0), count(*) - count({each})" for each in _SUMMED)
     + ", sum_decimal(cost_usd), count(*) - count(cost_usd), coalesce(sum(missed), 0), coalesce(sum(duration_s), 0.0) "
-    + f"FROM call WHERE session = ? AND {_BILLED} GROUP BY model, price, quarter, cause, length"
+    + f"FROM call WHERE session = ? AND {_BILLED} GROUP BY model, price, tier, quarter, cause, length"
 )
 _KEYS: Final = {
     "session": "s.id",
@@ -170,12 +171,12 @@ class CostRecord:
         apart = [model for model in models if hourly(model)]
         sums = ", ".join(f"sum(c.{name}), sum(c.no_{name})" for name in _COUNTERS)
         rows = self._database.rows(
-            f"SELECT {_key(by, 'c.model', 'c.quarter')} AS key, c.model, c.price, min(c.quarter), c.cause, "
+            f"SELECT {_key(by, 'c.model', 'c.quarter')} AS key, c.model, c.price, c.tier, min(c.quarter), c.cause, "
             f"sum(c.calls), {sums}, sum_decimal(c.usd), sum(c.no_usd), sum(c.missed), sum(c.seconds), "
             f"CASE WHEN c.model IN ({', '.join('?' * len(apart))}) "
             "THEN c.quarter / 3600 ELSE c.quarter / 86400 END AS hour "
             f"FROM session s JOIN cell c ON c.session = s.id WHERE {where} "
-            "GROUP BY key, c.model, c.price, c.cause, c.length, hour ORDER BY min(s.created), key",
+            "GROUP BY key, c.model, c.price, c.tier, c.cause, c.length, hour ORDER BY min(s.created), key",
             *(*apart, *values),
         )
         for key, *cell, _ in rows:
@@ -265,10 +266,10 @@ def _where(selection: Selection, at: str | None = None) -> tuple[str, list[objec
 
 
 def _cell(values: list[Any]) -> Cell:
-    model, price, at, cause, calls, *rest = values
+    model, price, tier, at, cause, calls, *rest = values
     counts, (usd, unpriced, missed, seconds) = rest[:-4], rest[-4:]
     fresh, read, short, long, output, reasoning = (Count(*pair) for pair in zip(counts[::2], counts[1::2], strict=True))
     tokens = (fresh, read, short, long, output, reasoning)
     if not (money := Decimal(usd)).is_finite():
         raise ValueError("a price is no number")
-    return Cell(model, price, at, cause, calls, *tokens, money, unpriced, missed, seconds)
+    return Cell(model, price, tier, at, cause, calls, *tokens, money, unpriced, missed, seconds)

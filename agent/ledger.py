@@ -310,12 +310,13 @@ class Ledger:
             connection.execute(
                 "UPDATE call SET status = ?, stop = ?, response = ?, "
                 "estimate = coalesce(?, estimate), fresh = ?, cache_read = ?, cache_write = ?, "
-                "cache_write_long = ?, output = ?, reasoning = ?, cost_usd = ?, price = ?, ttft_s = ?, duration_s = ?, "
-                "cause = ?, foreseen = ?, missed = ?, since = ?, disputed = ?, diagnosis = ? WHERE id = ?",
+                "cache_write_long = ?, output = ?, reasoning = ?, tier = ?, cost_usd = ?, price = ?, "
+                "ttft_s = ?, duration_s = ?, cause = ?, foreseen = ?, missed = ?, since = ?, disputed = ?, "
+                "diagnosis = ? WHERE id = ?",
                 (
                     *(outcome.status, outcome.stop, outcome.response, outcome.estimate),
                     *(usage.fresh, usage.cache_read, usage.cache_write, usage.cache_write_long),
-                    *(usage.output, usage.reasoning, None if cost is None else str(cost), outcome.price),
+                    *(usage.output, usage.reasoning, usage.tier, None if cost is None else str(cost), outcome.price),
                     *(outcome.ttft_s, outcome.duration_s),
                     *((verdict.cause, verdict.foreseen, verdict.missed) if verdict else (None, None, None)),
                     *((verdict.since, verdict.disputed) if verdict else (None, None)),

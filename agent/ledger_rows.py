@@ -186,7 +186,7 @@ def call_row(row: sqlite3.Row) -> CallRow:
     with readable(str(row["session"])):
         usage = Usage(
             *(whole("fresh"), whole("cache_read"), whole("cache_write"), whole("cache_write_long")),
-            *(whole("output"), whole("reasoning")),
+            *(whole("output"), whole("reasoning"), row["tier"]),
         )
         return CallRow(
             id=row["id"],

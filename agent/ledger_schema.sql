@@ -91,17 +91,19 @@ CREATE TABLE call (
     purpose    TEXT NOT NULL DEFAULT 'turn', -- turn, or compaction: a request beside the conversation
     foreign_id TEXT,                    -- what the other agent's log knows it by; NULL: a call of ours
     policy     TEXT,                    -- the settings cache_ttl and keepalive in force: auto/auto; NULL: not recorded
+    tier       TEXT,                    -- the provider's word for how it was served; NULL: at standard prices
     UNIQUE (session, number)
 );
 
 -- A log that is read again adds nothing.
 CREATE UNIQUE INDEX call_foreign ON call (session, foreign_id) WHERE foreign_id IS NOT NULL;
 
--- Sums of a session's calls that agree in model, price, quarter of an hour, cause and length (agent/cost_record.py).
+-- Sums of a session's calls that agree in model, price, tier, quarter of an hour, cause and length (agent/cost_record.py).
 CREATE TABLE cell (
     session    TEXT NOT NULL REFERENCES session(id),
     model      TEXT NOT NULL,
     price      TEXT,
+    tier       TEXT,
     quarter    INTEGER NOT NULL,        -- when it began, seconds since 1970
     cause      TEXT,
     length     INTEGER NOT NULL,        -- how many of the lengths are exceeded above which one model or another costs more
@@ -160,7 +162,8 @@ CREATE TABLE ping (
     cache_write_long INTEGER,
     cost_usd   TEXT,
     price      TEXT,
-    saving_usd TEXT                     -- what it was expected to save (context.economics); NULL: not recorded
+    saving_usd TEXT,                    -- what it was expected to save (context.economics); NULL: not recorded
+    tier       TEXT                     -- as in call
 );
 
 -- When the program waited for its person, which is what their next pauses are expected from (context.pauses).

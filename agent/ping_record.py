@@ -45,12 +45,12 @@ class PingRecord:
         with self._database.transaction() as connection:
             connection.execute(
                 "INSERT INTO ping (session, at, model, endpoint, prompt, blocks, activity, status, fresh, cache_read, "
-                "cache_write, cache_write_long, cost_usd, price, saving_usd) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                "cache_write, cache_write_long, tier, cost_usd, price, saving_usd) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     *(ping.session, ping.at, ping.model, ping.endpoint, ping.prompt, ping.blocks, ping.activity),
                     *(ping.status, usage.fresh, usage.cache_read, usage.cache_write, usage.cache_write_long),
-                    *(None if cost is None else str(cost), ping.price),
+                    *(usage.tier, None if cost is None else str(cost), ping.price),
                     None if ping.saving_usd is None else str(ping.saving_usd),
                 ),
             )
@@ -85,7 +85,7 @@ def _ping(row: sqlite3.Row) -> Ping:
     return Ping(
         *(row["session"], float(row["at"]), row["model"], row["endpoint"], row["prompt"], row["blocks"]),
         *(row["activity"], row["status"]),
-        Usage(row["fresh"], row["cache_read"], row["cache_write"], row["cache_write_long"], 0, 0),
+        Usage(row["fresh"], row["cache_read"], row["cache_write"], row["cache_write_long"], 0, 0, row["tier"]),
         None if row["cost_usd"] is None else Decimal(row["cost_usd"]),
         row["price"],
         None if row["saving_usd"] is None else Decimal(row["saving_usd"]),

@@ -1,6 +1,6 @@
 """Prices per token of each counter, by which a bill is split and compared with other ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -26,30 +26,30 @@ class Rates:
 
 
 class RateBook:
-    """Looks up each model's prices once for a day (an hour, where they depend on it) and a band of lengths."""
+    """Looks up each model's prices once for a day (an hour, where they depend on it), a band of lengths and a tier."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._pricing: dict[str, Pricing | None] = {}
         self._by_hour: dict[str, bool] = {}
-        self._known: dict[tuple[str, int, int], Rates | None] = {}
-        self._same: dict[tuple[str, Decimal, int], Rates | None] = {}
+        self._known: dict[tuple[str, int, int, str | None], Rates | None] = {}
+        self._same: dict[tuple[str, Decimal, int, str | None], Rates | None] = {}
 
-    def of(self, model: str, at: float, tokens: int) -> Rates | None:
-        """The prices of a call on `model` that began at `at` (seconds since the epoch), `tokens` of input. None: the
-        catalogue does not know the model.
+    def of(self, model: str, at: float, tokens: int, tier: str | None = None) -> Rates | None:
+        """The prices of a call on `model` that began at `at` (seconds since the epoch), `tokens` of input, served as
+        `tier` (as in `Usage`). None: the catalogue does not know the model.
         """
         step_s = 3_600 if self.by_hour(model) else 86_400
         band = sum(tokens > length for length in LENGTHS)
-        key = (model, int(at // step_s), band)
+        key = (model, int(at // step_s), band, tier)
         if key not in self._known:
-            probe = self._probe(model, at, tokens and max(LENGTHS[band - 1] + 1 if band else 1, 10_000))
+            probe = self._probe(model, at, tokens and max(LENGTHS[band - 1] + 1 if band else 1, 10_000), tier)
             if probe is None:
-                self._known[key] = self._look_up(model, at, tokens)
+                self._known[key] = self._look_up(model, at, tokens, tier)
             else:  # one price for a bit of everything tells whether they are those of another day
-                if (model, probe, band) not in self._same:
-                    self._same[model, probe, band] = self._look_up(model, at, tokens)
-                self._known[key] = self._same[model, probe, band]
+                if (model, probe, band, tier) not in self._same:
+                    self._same[model, probe, band, tier] = self._look_up(model, at, tokens, tier)
+                self._known[key] = self._same[model, probe, band, tier]
         return self._known[key]
 
     def by_hour(self, model: str) -> bool:
@@ -60,10 +60,10 @@ class RateBook:
             )
         return self._by_hour[model]
 
-    def _probe(self, model: str, at: float, tokens: int) -> Decimal | None:
+    def _probe(self, model: str, at: float, tokens: int, tier: str | None = None) -> Decimal | None:
         priced = self._priced(model)
         fresh, read = tokens // 7, tokens // 5
-        usage = Usage(fresh, read, tokens - fresh - read, 0, 1_009, 0)
+        usage = Usage(fresh, read, tokens - fresh - read, 0, 1_009, 0, tier)
         return None if priced is None else priced(usage, datetime.fromtimestamp(at, UTC))[0]
 
     def _priced(self, model: str) -> Pricing | None:
@@ -74,7 +74,7 @@ class RateBook:
                 self._pricing[model] = None
         return self._pricing[model]
 
-    def _look_up(self, model: str, at: float, tokens: int) -> Rates | None:
+    def _look_up(self, model: str, at: float, tokens: int, tier: str | None) -> Rates | None:
         priced = self._priced(model)
         if priced is None:
             return None
@@ -82,7 +82,7 @@ class RateBook:
         size = max(tokens, 1)  # prices jump with the length of a request: it is one of this length that is asked about
 
         def each(usage: Usage) -> Decimal | None:
-            usd = priced(usage, when)[0]
+            usd = priced(replace(usage, tier=tier), when)[0]
             return None if usd is None else (usd * _MILLION / size).quantize(Decimal("1e-9")) / _MILLION
 
         fresh = each(Usage(size, 0, 0, 0, 0, 0))

@@ -23,7 +23,7 @@ from backends.base import (
     Usage,
     UsageReported,
 )
-from backends.payload import BrokenStreamError, count_of, dumps, index_of, is_object, mapping_of, text_of
+from backends.payload import BrokenStreamError, count_of, dumps, index_of, is_object, mapping_of, text_of, tier_of
 from context.block import Opaque, Part, Text, ToolCall
 
 _STOPS: Final = {
@@ -68,6 +68,7 @@ class ReplyReader:
         self._contents: dict[int, _Content] = {}
         self._call_ids: set[str] = set()
         self._usage: dict[str, int | None] = {}
+        self._tier: str | None = None
         self._id: str | None = None
         self._stop: str | None = None
         self._stop_details: Mapping[str, Any] = {}
@@ -132,6 +133,7 @@ class ReplyReader:
             cache_write_long=long,
             output=get("output_tokens"),
             reasoning=get("thinking_tokens"),
+            tier=self._tier,
         )
 
     def _message_start(self, message: Mapping[str, Any]) -> Iterator[Event]:
@@ -152,6 +154,7 @@ class ReplyReader:
 
     def _merge_input(self, usage: Mapping[str, Any]) -> None:
         """Counters are cumulative, and absent ones leave what was known."""
+        self._tier = tier_of(usage.get("speed")) or tier_of(usage.get("service_tier")) or self._tier
         self._merge(usage, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
     def _merge_output(self, usage: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal, Self
@@ -55,9 +55,10 @@ class ModelInfo:
 
     `cache` to `effort_keeps_system`, and the times to live, are those of `CacheRules`. `read`, `write` and `write_long`
     are multiples of the price of a fresh input token. `price` is set where the files state one (elsewhere genai-prices
-    does). `source` names the file that had the last word; `assumed`: no file names this model, these are its provider's
-    defaults. `prices`: of a model on a compatible endpoint, as `Endpoint.prices`. `by_path`: `id` is the
-    path of a local file.
+    does). `tiers`: the whole bill as a multiple of the standard one, by the provider's word for how a call was served.
+    `weekend_hour`: the hour (UTC) whose prices hold all through Saturday and Sunday. `source` names the file that had
+    the last word; `assumed`: no file names this model, these are its provider's defaults. `prices`: of a model on a
+    compatible endpoint, as `Endpoint.prices`. `by_path`: `id` is the path of a local file.
     """
 
     provider: str
@@ -79,6 +80,8 @@ class ModelInfo:
     token_scale: float
     thinking: Literal["adaptive", "reasoning", "none"]
     price: PriceTable | None = None
+    tiers: Mapping[str, Decimal] = field(default_factory=dict)
+    weekend_hour: int | None = None
     prices: str | None = None
     source: str
     assumed: bool
@@ -262,6 +265,8 @@ def _model(provider: str, model: str, row: Mapping[str, Any], *, assumed: bool, 
             token_scale=float(_decimal(row, "token_scale")),
             thinking=_thinking(row),
             price=_price(row["price"]) if "price" in row else None,
+            tiers=_tiers(row.get("tiers", {})),
+            weekend_hour=_whole(row, "weekend_hour") % 24 if "weekend_hour" in row else None,
             prices=prices,
             source=str(row.get("source", "models.toml")),
             assumed=assumed,
@@ -314,6 +319,12 @@ def _thinking(row: Mapping[str, Any]) -> Literal["adaptive", "reasoning", "none"
             return kind  # type: ignore[no-any-return]
         case other:
             raise ValueError(f"thinking must be 'adaptive', 'reasoning' or 'none', not {other!r}.")
+
+
+def _tiers(row: Any) -> Mapping[str, Decimal]:
+    if not isinstance(row, dict):
+        raise ValueError("tiers must be a table.")
+    return {name: _decimal(row, name) for name in row}
 
 
 _PRICE_KEYS: Final = ("input", "output", "cache_read", "cache_write", "cache_write_long")

@@ -148,6 +148,8 @@ class ReplyReader:
             self._told["usage"] = usage
         if isinstance(chunk.get("timings"), Mapping):
             self._told["timings"] = chunk["timings"]
+        if chunk.get("service_tier"):
+            self._told["service_tier"] = chunk["service_tier"]
         if usage is not None and first:
             yield UsageReported(self.usage)
 

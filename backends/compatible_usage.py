@@ -9,11 +9,11 @@ from typing import Any
 
 from backends.base import Usage
 from backends.compatible_endpoints import Endpoint
-from backends.payload import count_of
+from backends.payload import count_of, tier_of
 
 
 def read_usage(told: Mapping[str, Any], endpoint: Endpoint, *, marked: bool = False, long_asked: bool = False) -> Usage:
-    """`told` holds `usage` and `timings` as the server reported them, as far as it did.
+    """`told` holds `usage`, `timings` and `service_tier` as the server reported them, as far as it did.
 
     `marked`: the request had cache markers, so that a missing count of writes is unknown. Without them nothing is
     billed as a write unless the server says so. `long_asked`: one of them asked for the long time to live.
@@ -35,6 +35,7 @@ def read_usage(told: Mapping[str, Any], endpoint: Endpoint, *, marked: bool = Fa
         cache_write_long=_long(told, write, long_asked=long_asked),
         output=output,
         reasoning=reasoning,
+        tier=tier_of(told.get("service_tier")),
     )
 
 

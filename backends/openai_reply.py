@@ -25,7 +25,7 @@ from backends.base import (
     UsageReported,
 )
 from backends.openai_wire import wrapped
-from backends.payload import BrokenStreamError, count_of, index_of, is_object, mapping_of, text_of
+from backends.payload import BrokenStreamError, count_of, index_of, is_object, mapping_of, text_of, tier_of
 from context.block import Opaque, Part, ToolCall
 
 _STOPS: Final = {"max_output_tokens": StopReason.MAX_OUTPUT, "content_filter": StopReason.REFUSED}
@@ -248,6 +248,7 @@ class ReplyReader:
             cache_write_long=long,
             output=count_of(usage.get("output_tokens")),
             reasoning=count_of(_part(usage, "output_tokens_details").get("reasoning_tokens")),
+            tier=tier_of(response.get("service_tier")),
         )
 
 

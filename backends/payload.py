@@ -39,6 +39,18 @@ def count_of(value: object) -> int | None:
     return None
 
 
+_STANDARD = ("auto", "default", "on_demand", "standard")
+
+
+def tier_of(value: object) -> str | None:
+    """How a call was served, in the provider's word, where that is not the standard way.
+
+    Anthropic: `usage.speed` and `usage.service_tier`; OpenAI: `service_tier` of a response (anthropic 2.14.0,
+    types/usage.py; openai 3.57.0, types/responses/response.py); Groq calls its standard one on_demand.
+    """
+    return value if isinstance(value, str) and value and value not in _STANDARD else None
+
+
 def is_object(arguments: object) -> bool:
     """Whether a text is a whole JSON object: in a reply that was cut it may end anywhere."""
     try:

@@ -3,15 +3,17 @@
 Order of authority: the user's models.toml, ours, then genai-prices (imported when a cloud call is first priced).
 """
 
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final
 
 from backends.base import Usage
 from backends.catalog import ModelInfo, PriceTable
 
 _MILLION: Final = Decimal(1_000_000)
+_SATURDAY: Final = 5
+_TIER_KEYS: Final = ("service_tier", "speed", "processing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +39,27 @@ def price(model: ModelInfo, usage: Usage, at: datetime) -> Price:
     if counts is None:
         return Price(None, day, "unknown: the provider did not report all counters")
     if model.price is not None:
-        return Price(_from_table(model, model.price, counts), day, model.source)
+        return _on_tier(Price(_from_table(model, model.price, counts), day, model.source), model, usage.tier)
     if model.prices == "unknown":
         return Price(None, day, f"unknown: no file states what {model.name} costs")
-    return _from_genai_prices(model, counts, at)
+    return _from_genai_prices(model, counts, at, usage.tier)
+
+
+def _on_tier(standard: Price, model: ModelInfo, tier: str | None) -> Price:
+    """The price of a call that was served in another way than the standard one."""
+    if tier is None or standard.usd is None:
+        return standard
+    multiple = model.tiers.get(tier)
+    if multiple is None:
+        return replace(standard, usd=None, source=f"unknown: no file states what {model.name} costs as {tier}")
+    return replace(standard, usd=standard.usd * multiple, source=f"{standard.source}, {tier}")
+
+
+def _when_priced(model: ModelInfo, at: datetime) -> datetime:
+    """`at`, or an hour of the same day that has its prices: genai-prices 0.2.3 knows hours and no days of the week."""
+    utc = at.astimezone(UTC)
+    is_weekend = utc.weekday() >= _SATURDAY
+    return utc.replace(hour=model.weekend_hour) if is_weekend and model.weekend_hour is not None else at
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +107,7 @@ def _from_table(model: ModelInfo, table: PriceTable, counts: _Counts) -> Decimal
     return total
 
 
-def _from_genai_prices(model: ModelInfo, counts: _Counts, at: datetime) -> Price:
+def _from_genai_prices(model: ModelInfo, counts: _Counts, at: datetime, tier: str | None) -> Price:
     import genai_prices  # about 0.12 s, so only when a cloud call is priced
 
     source = f"genai-prices {genai_prices.__version__}"
@@ -101,7 +120,11 @@ def _from_genai_prices(model: ModelInfo, counts: _Counts, at: datetime) -> Price
     )
     try:
         bill = genai_prices.calc_price(
-            usage, model.id, provider_id=model.prices or model.provider, genai_request_timestamp=at
+            usage,
+            model.id,
+            provider_id=model.prices or model.provider,
+            genai_request_timestamp=_when_priced(model, at),
+            price_context=_context(tier),
         )
     except LookupError:
         return Price(None, at.date(), f"unknown: {source} does not list {model.id}")
@@ -113,4 +136,17 @@ def _from_genai_prices(model: ModelInfo, counts: _Counts, at: datetime) -> Price
     )
     if lacking:  # it would count these tokens at the input price, which no provider charges
         return Price(None, at.date(), f"unknown: {source} has no cache price for {model.id}")
-    return Price(bill.total_price, at.date(), source)
+    found = Price(bill.total_price, at.date(), source)
+    if tier is not None and _has_variant(bill.model, tier):
+        return replace(found, source=f"{source}, {tier}")
+    return _on_tier(found, model, tier)
+
+
+def _context(tier: str | None) -> dict[str, str]:
+    """What genai-prices calls a tier (0.2.3: `service_tier`, and `speed` and `processing` of Anthropic)."""
+    return {} if tier is None else dict.fromkeys(_TIER_KEYS, tier)
+
+
+def _has_variant(model: Any, tier: str) -> bool:
+    variants = model.price_variants or ()
+    return any(set(variant.when) <= set(_TIER_KEYS) and set(variant.when.values()) == {tier} for variant in variants)

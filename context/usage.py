@@ -9,7 +9,8 @@ class Usage:
 
     `fresh`: input neither read from nor written to a cache. `cache_read`: input served from the cache. `cache_write`:
     input written to it, of which `cache_write_long` at the long TTL (Anthropic 1h, OpenAI 12h). `output`: generated,
-    of which `reasoning` was thinking. None: not reported.
+    of which `reasoning` was thinking. None: not reported. `tier`: the provider's word for how it served the call, where
+    that has prices of its own ("flex", "priority", "batch", "fast"); None: at the standard ones.
     """
 
     fresh: int | None = None
@@ -18,6 +19,7 @@ class Usage:
     cache_write_long: int | None = None
     output: int | None = None
     reasoning: int | None = None
+    tier: str | None = None
 
     @property
     def input_total(self) -> int | None:

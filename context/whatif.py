@@ -155,7 +155,7 @@ class _Run:
         said = self._record.facts[number].said
         if request.kind == "prewarm" and said.cache_write and not made.usage.cache_write:
             return None
-        usage = _by_the_rules(made, request.rest, request.usage, self._factors[number])
+        usage = _by_the_rules(made, request.rest, self._was(request), self._factors[number])
         self._bill(number, request, scope, made, usage, self._sizes[number])
         return made
 
@@ -173,12 +173,16 @@ class _Run:
         return usage
 
     def _note_uncached(self, number: int, request: Billed, scope: Scope) -> None:
-        was, factor = request.usage, self._factors[number]
+        was, factor = self._was(request), self._factors[number]
         kept = self._way.cached and self._way.scope is None  # a model whose cache costs nothing
         if not kept:
             fresh = round(request.total * factor)
-            was = Usage(fresh, 0, 0, 0, _scaled(was.output, factor), _scaled(was.reasoning, factor))
+            was = Usage(fresh, 0, 0, 0, _scaled(was.output, factor), _scaled(was.reasoning, factor), was.tier)
         self._made.append(Made(request.kind, request.at, scope.model, was, number, kept))
+
+    def _was(self, request: Billed) -> Usage:
+        """Its bill. On another model it would have been served in the standard way."""
+        return request.usage if self._way.scope is None else replace(request.usage, tier=None)
 
     def _catch_up(self, number: int) -> None:
         """What the provider did of itself until the recorded request of that `number`, as it and the recorded pings
@@ -291,7 +295,9 @@ class _Run:
         request = Billed("ping", at, node, ground.epoch, plan.scope, ground.dialect, markers, Usage())
         made = self._account.forecast(request, plan.scope, markers, self._sizes[plan.number])
         rest = ground.rest if node.length == ground.prompt.length else 0
-        usage = _by_the_rules(made, rest, Usage(output=0, reasoning=0), self._factors[plan.number])
+        usage = _by_the_rules(
+            made, rest, Usage(output=0, reasoning=0, tier=self._was(ground).tier), self._factors[plan.number]
+        )
         return self._bill(number, request, plan.scope, made, usage, self._sizes[plan.number])
 
 
@@ -299,7 +305,11 @@ def _by_the_rules(made: Forecast, rest: int, was: Usage, factor: float) -> Usage
     """The bill as it is forecast; `rest` tokens are behind the last marker, and the reply is that which `was` given."""
     fresh = (made.usage.fresh or 0) + round(rest * factor)
     return replace(
-        made.usage, fresh=fresh, output=_scaled(was.output, factor), reasoning=_scaled(was.reasoning, factor)
+        made.usage,
+        fresh=fresh,
+        output=_scaled(was.output, factor),
+        reasoning=_scaled(was.reasoning, factor),
+        tier=was.tier,
     )
 
 

@@ -67,7 +67,8 @@ def grouped(ledger: "Ledger", selection: Selection, by: str, book: RateBook) -> 
     labels = {row.id: row.title for row in sessions.values()} if key == "session" else {}
     prices: set[str] = set()
     for name, cell in ledger.costs.cells(selection, key, book.by_hour):
-        _group(groups, name, labels).spend.add(cell, book.of(cell.model, cell.at, cell.input // max(cell.calls, 1)))
+        rates = book.of(cell.model, cell.at, cell.input // max(cell.calls, 1), cell.tier)
+        _group(groups, name, labels).spend.add(cell, rates)
         prices |= {cell.price} if cell.price else set()
     for pings in ledger.costs.pings(selection, key):
         _group(groups, pings.key, labels).spend.add_pings(pings.calls, pings.usd, pings.unpriced)
@@ -124,7 +125,7 @@ def _by_call(
         else:
             key, label = f"{row.id}/{call.turn}", NO_TURN if call.turn is None else f"turn {call.turn}"
         group = _group(groups, key, {key: label})
-        group.spend.add(cell, book.of(call.model, call.started, cell.input))
+        group.spend.add(cell, book.of(call.model, call.started, cell.input, cell.tier))
         group.time(call.ttft_s, decode_tps(call.usage.output, call.ttft_s, call.duration_s))
     for ping in ledger.pings.of(row.id):
         if selection.covers(ping.at):

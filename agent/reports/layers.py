@@ -95,7 +95,7 @@ def _before_last_command(blocks: Sequence[Block]) -> int:
 def _add(report: LayerReport, call: CallRow, blocks: Sequence[Block], sent: int, book: RateBook) -> InputBill | None:
     """Add a call. Its input, if its layers can be told."""
     cell = cell_of(call)
-    rates = book.of(call.model, call.started, cell.input)
+    rates = book.of(call.model, call.started, cell.input, cell.tier)
     bill, money = input_bill(cell, rates), money_by_counter(cell, rates)
     sizes = [0] * len(LAYERS)
     for at, block in enumerate(blocks):

@@ -185,6 +185,7 @@ def cell_of(call: CallRow) -> Cell:
     return Cell(
         model=call.model,
         price=call.price,
+        tier=usage.tier,
         at=int(call.started // CELL_S * CELL_S),
         cause=call.verdict.cause if call.verdict else None,
         calls=1,
